@@ -1,0 +1,129 @@
+//! Why something waits, and until when.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::cost::Unit;
+use super::scope::ScopeKind;
+use super::time::Timestamp;
+
+/// One thing that a send waits for. An answer lists every one, and the latest of them binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// What it is.
+    pub wall: Wall,
+    /// At which scope.
+    pub scope: ScopeKind,
+    /// When it lets the send pass, by what is known now. [`Timestamp::NEVER`]: not by itself.
+    pub ready_at: Timestamp,
+    /// Whether it is the one that binds.
+    pub binding: bool,
+}
+
+/// The short label of a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Wall {
+    /// A window of this unit and this many seconds is full.
+    Window {
+        /// What the window counts.
+        unit: Unit,
+        /// Its length in seconds.
+        seconds: u32,
+    },
+    /// The rest of that window is kept back for foreground.
+    Reserve {
+        /// What the window counts.
+        unit: Unit,
+        /// Its length in seconds.
+        seconds: u32,
+    },
+    /// Background is paced within that window.
+    Pace {
+        /// What the window counts.
+        unit: Unit,
+        /// Its length in seconds.
+        seconds: u32,
+    },
+    /// Background has its share of that window while foreground wants it.
+    Share {
+        /// What the window counts.
+        unit: Unit,
+        /// Its length in seconds.
+        seconds: u32,
+    },
+    /// As many attempts are in flight as are allowed.
+    InFlight,
+    /// The breaker is open.
+    Cooldown,
+    /// The breaker is half-open and its probe is in flight.
+    Probe,
+    /// The breaker's ramp.
+    Ramp,
+    /// The health breaker is open: the provider fails, it does not throttle.
+    Health,
+    /// An operator's hold.
+    Hold,
+    /// The operation's own earliest instant.
+    NotBefore,
+    /// The operation's retry backoff.
+    Backoff,
+    /// Operations ahead of it in its lane, or foreground ahead of background.
+    Queue,
+    /// The outcome of an earlier step (a durable write, a shared reservation) is awaited.
+    Step,
+}
+
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, window) = match self {
+            Self::Window { unit, seconds } => ("window", Some((unit, seconds))),
+            Self::Reserve { unit, seconds } => ("reserve", Some((unit, seconds))),
+            Self::Pace { unit, seconds } => ("pace", Some((unit, seconds))),
+            Self::Share { unit, seconds } => ("share", Some((unit, seconds))),
+            Self::InFlight => ("in-flight", None),
+            Self::Cooldown => ("cooldown", None),
+            Self::Probe => ("probe", None),
+            Self::Ramp => ("ramp", None),
+            Self::Health => ("health", None),
+            Self::Hold => ("hold", None),
+            Self::NotBefore => ("not-before", None),
+            Self::Backoff => ("backoff", None),
+            Self::Queue => ("queue", None),
+            Self::Step => ("step", None),
+        };
+        f.write_str(name)?;
+        match window {
+            Some((unit, seconds)) => write!(f, "({unit}/{seconds}s)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// May it go now?
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Admission {
+    /// Yes.
+    Granted,
+    /// Not before `until`, because of `constraint`.
+    Deferred {
+        /// The latest of all the constraints' instants.
+        until: Timestamp,
+        /// The binding one.
+        constraint: Constraint,
+    },
+    /// Never: the cost is above what a window can hold.
+    Refused {
+        /// The limit that can never hold it.
+        wall: Wall,
+        /// At which scope.
+        scope: ScopeKind,
+        /// What it costs there.
+        cost: u64,
+        /// The most that can ever fit.
+        capacity: u64,
+    },
+}

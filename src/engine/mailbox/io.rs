@@ -1,0 +1,312 @@
+//! What goes into a mailbox's engine and what comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::constraint::Constraint;
+use crate::engine::cost::Cost;
+use crate::engine::event::Event;
+use crate::engine::lane::Lane;
+use crate::engine::operation::{Operation, OperationKey, OperationState, Transition};
+use crate::engine::policy::MailboxPolicy;
+use crate::engine::scope::Scope;
+use crate::engine::time::Timestamp;
+use crate::engine::verdict::{Answer, Subject, ThrottleKind};
+
+/// One thing that happened. Handed to the engine with the instant at which the shell saw it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// A durable operation enters its lane, or a permit is asked for.
+    Enqueue(Operation),
+    /// The shared scopes granted what [`Effect::Reserve`] asked for, at once or later.
+    Granted {
+        /// For which operation.
+        key: OperationKey,
+    },
+    /// The shared scopes made it wait; a [`Input::Granted`] follows when they have room.
+    Waiting {
+        /// Which operation.
+        key: OperationKey,
+        /// Not before, by what they know now.
+        until: Timestamp,
+        /// What binds it there.
+        constraint: Constraint,
+    },
+    /// Whether to ask the shared scopes before each send: they have limits, or trouble.
+    AskShared(AskShared),
+    /// The attempt row of [`Effect::Claim`] is durable.
+    Claimed {
+        /// Whose.
+        key: OperationKey,
+    },
+    /// It is not, and nothing was sent.
+    ClaimFailed {
+        /// Whose.
+        key: OperationKey,
+        /// Whether the store may take it later; if not, the operation is gone from it.
+        transient: bool,
+    },
+    /// An attempt ended, or a permit was settled.
+    Finished {
+        /// Whose.
+        key: OperationKey,
+        /// How, by the transport's word.
+        answer: Answer,
+    },
+    /// What became of an unknown: found accepted, or certainly absent.
+    Resolved {
+        /// Whose.
+        key: OperationKey,
+        /// Whether the provider has it.
+        accepted: bool,
+    },
+    /// Stop this operation; one whose attempt is live stops when that has ended.
+    Cancel {
+        /// Which.
+        key: OperationKey,
+    },
+    /// An operator stops something.
+    Hold(Hold),
+    /// An operator lifts a hold.
+    Resume(HoldTarget),
+    /// An operator opens the mailbox's breaker.
+    Trip {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// An operator closes it.
+    CloseBreaker,
+    /// New limits and numbers. Entries stay: lowering counts from now, raising grants no free window.
+    Reconfigure(Arc<MailboxPolicy>),
+    /// A deadline that [`poll_deadline`] named has come.
+    Wake,
+}
+
+/// Whether a send needs the shared scopes' word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AskShared {
+    /// Ask before each send.
+    #[default]
+    Always,
+    /// No limit and no trouble there: tell them only of throttles that name them.
+    OnTrouble,
+}
+
+/// What an operator can stop within one mailbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldTarget {
+    /// All of it.
+    Mailbox,
+    /// One tenant's operations.
+    Tenant(Arc<str>),
+    /// One campaign's operations.
+    Campaign(Arc<str>),
+    /// One operation.
+    Operation(OperationKey),
+}
+
+/// An operator's hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// What it stops.
+    pub target: HoldTarget,
+    /// When it ends by itself.
+    pub until: Timestamp,
+}
+
+/// One thing for the shell to do. The order matters: perform them as they come.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Ask the shared scopes; the answer is [`Input::Granted`] or [`Input::Waiting`].
+    Reserve {
+        /// For which operation.
+        key: OperationKey,
+        /// Its lane.
+        lane: Lane,
+        /// Its tenant.
+        tenant: Option<Arc<str>>,
+        /// What it takes.
+        cost: Cost,
+    },
+    /// Give back a reservation, granted or still waiting, that nothing was sent on.
+    Return {
+        /// Whose.
+        key: OperationKey,
+        /// Its tenant.
+        tenant: Option<Arc<str>>,
+    },
+    /// Tell the shared scopes how an attempt on their reservation ended.
+    Settle {
+        /// Whose.
+        key: OperationKey,
+        /// Its tenant.
+        tenant: Option<Arc<str>>,
+        /// When the attempt started.
+        sent_at: Timestamp,
+        /// How it ended.
+        answer: Answer,
+    },
+    /// Write the attempt row, then answer [`Input::Claimed`] or [`Input::ClaimFailed`].
+    Claim {
+        /// Whose.
+        key: OperationKey,
+        /// The attempt's number, from 1.
+        attempt: u32,
+    },
+    /// Send it, once; answer [`Input::Finished`]. Nothing may leave after `deadline`.
+    Send {
+        /// Which.
+        key: OperationKey,
+        /// The attempt's number, from 1.
+        attempt: u32,
+        /// When the attempt is to be given up.
+        deadline: Timestamp,
+    },
+    /// Hand the permit over; answer [`Input::Finished`] when it is settled.
+    Grant {
+        /// Which.
+        key: OperationKey,
+    },
+    /// Ask the transport what became of an unknown; answer [`Input::Resolved`] if it knows.
+    Reconcile {
+        /// Which.
+        key: OperationKey,
+    },
+    /// Record a transition durably. Nothing waits for it.
+    Record(Record),
+    /// An operation reached a state its ticket answers with.
+    Outcome {
+        /// Which.
+        key: OperationKey,
+        /// How it ended, or that nobody knows.
+        outcome: Outcome,
+    },
+    /// Tell the world.
+    Event(Event),
+}
+
+/// One durable transition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose.
+    pub key: OperationKey,
+    /// Which.
+    pub transition: Transition,
+    /// The state it is in from now on.
+    pub state: OperationState,
+    /// When.
+    pub at: Timestamp,
+    /// Earliest next attempt, where there is one.
+    pub next_at: Option<Timestamp>,
+    /// Attempts that count, so far.
+    pub attempts: u32,
+    /// HTTP status or SMTP code of the last attempt.
+    pub status: Option<u16>,
+    /// The provider's id, where it gave one.
+    pub provider_id: Option<String>,
+}
+
+/// What a ticket answers with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The provider took it.
+    Accepted {
+        /// The provider's id, where it gave one.
+        provider_id: Option<String>,
+        /// Attempts made, 429s included.
+        attempts: u32,
+    },
+    /// The provider refused it for good.
+    Rejected {
+        /// What has to change.
+        of: Subject,
+        /// HTTP status or SMTP code.
+        status: Option<u16>,
+    },
+    /// Attempts or time used up.
+    Exhausted {
+        /// Attempts that counted.
+        attempts: u32,
+        /// The last throttle's kind, if throttling used up the time.
+        throttled: Option<ThrottleKind>,
+    },
+    /// It may have been accepted, and will not be repeated blindly.
+    Unknown,
+    /// Cancelled.
+    Cancelled,
+    /// Set aside for a person.
+    Quarantined,
+}
+
+/// Why an operation was not taken in. Nothing was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its cost is above what a limit can ever hold.
+    CostAboveCapacity {
+        /// The limit, as a wall.
+        constraint: Constraint,
+        /// What it costs there.
+        cost: u64,
+        /// The most that fits.
+        capacity: u64,
+    },
+    /// Its deadline is before its earliest instant.
+    DeadlineTooEarly {
+        /// Its earliest instant.
+        earliest: Timestamp,
+        /// What binds it.
+        constraint: Constraint,
+    },
+    /// The known wait is longer than the caller's `max_wait`.
+    WaitTooLong {
+        /// Try again after this.
+        retry_after: Duration,
+        /// What binds it.
+        constraint: Constraint,
+    },
+    /// The lane is full.
+    QueueFull {
+        /// Try again after this.
+        retry_after: Duration,
+        /// The bound that was met.
+        depth_max: u32,
+    },
+}
+
+/// The facts of one mailbox, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailboxFacts {
+    /// Which mailbox.
+    pub scope: Scope,
+    /// Waiting operations per lane, foreground first.
+    pub waiting: [u32; 2],
+    /// The age of the oldest per lane.
+    pub oldest: [Option<Duration>; 2],
+    /// Attempts in flight per lane.
+    pub in_flight: [u32; 2],
+    /// Most in flight now.
+    pub concurrency: Option<u32>,
+    /// One row per limit.
+    pub windows: Vec<WindowFacts>,
+    /// The breaker's word.
+    pub breaker: crate::engine::breaker::BreakerFacts,
+    /// What the next send waits for, if anything waits.
+    pub constraints: Vec<Constraint>,
+}
+
+/// The use of one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowFacts {
+    /// The declared limit.
+    pub limit: crate::engine::limit::Limit,
+    /// The amount in force: learned ceiling and foreign use taken off.
+    pub effective: u64,
+    /// Used, per lane, foreground first.
+    pub used: [u64; 2],
+    /// Kept back for foreground.
+    pub reserve: u64,
+}

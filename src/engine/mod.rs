@@ -1,0 +1,27 @@
+//! The pure engine: a deterministic state machine that takes `now` as an argument.
+
+pub mod breaker;
+pub mod constraint;
+pub mod cost;
+pub mod event;
+pub mod lane;
+pub mod limit;
+pub mod mailbox;
+pub mod operation;
+pub mod policy;
+pub mod ratio;
+pub mod scope;
+pub mod shared;
+pub mod time;
+pub mod verdict;
+
+pub use constraint::{Admission, Constraint, Wall};
+pub use cost::{Cost, Unit};
+pub use event::{Event, TripReason};
+pub use lane::Lane;
+pub use limit::{Limit, WindowKind};
+pub use operation::{Operation, OperationKey, OperationState};
+pub use ratio::Ratio;
+pub use scope::{Scope, ScopeKind};
+pub use time::Timestamp;
+pub use verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};

@@ -1,0 +1,103 @@
+//! What goes into the engine of the shared scopes and what comes out.
+
+use std::sync::Arc;
+
+use crate::engine::constraint::Constraint;
+use crate::engine::cost::Cost;
+use crate::engine::event::Event;
+use crate::engine::lane::Lane;
+use crate::engine::mailbox::AskShared;
+use crate::engine::operation::OperationKey;
+use crate::engine::policy::SharedPolicy;
+use crate::engine::scope::Scope;
+use crate::engine::time::Timestamp;
+use crate::engine::verdict::Answer;
+
+/// The shell's number for a mailbox, unique among the live ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailboxKey(pub u32);
+
+/// Who asks: one operation of one mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Asker {
+    /// The mailbox.
+    pub mailbox: MailboxKey,
+    /// Its operation.
+    pub key: OperationKey,
+}
+
+/// One thing that happened at the shared scopes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// A mailbox that holds its own slot asks for the tenant's and the application's.
+    Reserve {
+        /// Who.
+        asker: Asker,
+        /// Its lane.
+        lane: Lane,
+        /// Its tenant.
+        tenant: Option<Arc<str>>,
+        /// What it takes.
+        cost: Cost,
+    },
+    /// Nothing was sent on this reservation, or it is no longer waited for.
+    Return {
+        /// Who.
+        asker: Asker,
+    },
+    /// An attempt on this reservation ended.
+    Settle {
+        /// Who.
+        asker: Asker,
+        /// When the attempt started.
+        sent_at: Timestamp,
+        /// How it ended.
+        answer: Answer,
+    },
+    /// A mailbox's actor is gone or was rebuilt: what it waited for is dropped, what it held stays charged.
+    MailboxGone(MailboxKey),
+    /// An operator opens a breaker.
+    Trip {
+        /// Which.
+        scope: Scope,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// An operator closes it.
+    CloseBreaker(Scope),
+    /// An operator holds a scope.
+    Hold {
+        /// Which.
+        scope: Scope,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// An operator lifts the hold.
+    Resume(Scope),
+    /// New limits and numbers.
+    Reconfigure(Arc<SharedPolicy>),
+    /// A deadline has come.
+    Wake,
+}
+
+/// One thing for the shell to do.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Every shared scope has room and is charged.
+    Grant(Asker),
+    /// Not now. A grant follows by itself.
+    Wait {
+        /// Who.
+        asker: Asker,
+        /// Not before, by what is known now.
+        until: Timestamp,
+        /// What binds.
+        constraint: Constraint,
+    },
+    /// Tell every mailbox whether to ask.
+    Announce(AskShared),
+    /// Tell the world.
+    Event(Event),
+}

@@ -1,0 +1,12 @@
+//! mailweir: an actor-based multi-lane scheduler for outgoing mail.
+
+pub mod engine;
+
+#[cfg(feature = "runtime")]
+pub mod clock;
+#[cfg(feature = "runtime")]
+pub mod email;
+#[cfg(feature = "runtime")]
+pub mod store;
+#[cfg(feature = "runtime")]
+pub mod transport;

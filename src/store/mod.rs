@@ -1,0 +1,209 @@
+//! The outbox: what was accepted, and what was attempted.
+//!
+//! Every call takes a batch, so that whatever arrived while the last commit ran shares the next one. Every write is
+//! idempotent by operation key and attempt number, because a call whose answer was lost may have been executed.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::email::Email;
+use crate::engine::mailbox::Record;
+use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+
+/// An operation to be stored.
+#[derive(Clone, Debug)]
+pub struct NewOperation {
+    /// The engine's handle; unique, rising.
+    pub key: OperationKey,
+    /// The idempotency key.
+    pub id: Arc<str>,
+    /// Fingerprint of mailbox, lane, tenant and email: the same id with another fingerprint is a conflict.
+    pub fingerprint: u64,
+    /// The mailbox it leaves from.
+    pub mailbox: Arc<str>,
+    /// Its lane.
+    pub lane: Lane,
+    /// Its tenant.
+    pub tenant: Option<Arc<str>>,
+    /// Its campaign.
+    pub campaign: Option<Arc<str>>,
+    /// What one attempt takes.
+    pub cost: Cost,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// Not sent before this.
+    pub not_before: Timestamp,
+    /// Not sent after this.
+    pub deadline: Timestamp,
+    /// What to send.
+    pub email: Email,
+}
+
+/// What became of one insert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is durable from here on.
+    New,
+    /// The same id with the same content was there.
+    Existing(Box<OperationRecord>),
+    /// The same id with other content was there; nothing was stored.
+    Conflict,
+}
+
+/// An attempt row to be written before the first byte leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose.
+    pub key: OperationKey,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// When.
+    pub at: Timestamp,
+    /// What it takes.
+    pub cost: Cost,
+}
+
+/// What the store knows of one operation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct OperationRecord {
+    /// The engine's handle.
+    pub key: OperationKey,
+    /// The idempotency key.
+    pub id: Arc<str>,
+    /// The mailbox it leaves from.
+    pub mailbox: Arc<str>,
+    /// Its lane.
+    pub lane: Lane,
+    /// Its tenant.
+    pub tenant: Option<Arc<str>>,
+    /// Its campaign.
+    pub campaign: Option<Arc<str>>,
+    /// What one attempt takes.
+    pub cost: Cost,
+    /// Where it is.
+    pub state: OperationState,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// Not sent before this.
+    pub not_before: Timestamp,
+    /// Not sent after this.
+    pub deadline: Timestamp,
+    /// When its state last changed.
+    pub changed_at: Timestamp,
+    /// Earliest next attempt, where there is one.
+    pub next_at: Option<Timestamp>,
+    /// Attempts that count, so far.
+    pub attempts: u32,
+    /// HTTP status or SMTP code of the last attempt.
+    pub last_status: Option<u16>,
+    /// The provider's id, where it gave one.
+    pub provider_id: Option<String>,
+}
+
+/// An attempt that budgets are rebuilt from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// Whose.
+    pub key: OperationKey,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// The mailbox it left from.
+    pub mailbox: Arc<str>,
+    /// The lane.
+    pub lane: Lane,
+    /// The tenant.
+    pub tenant: Option<Arc<str>>,
+    /// What it took.
+    pub cost: Cost,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// When it ended; `None`: not known to have ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What a store still holds when it is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Every operation that is not final, in order of key.
+    pub operations: Vec<OperationRecord>,
+    /// Attempts of the last `window`, in order of claim.
+    pub attempts: Vec<AttemptRecord>,
+    /// The highest key ever given out.
+    pub last_key: Option<OperationKey>,
+}
+
+/// Why the store did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It may work later: busy, out of reach, timed out. It may also have been executed.
+    #[error("the store is not available: {reason}")]
+    Unavailable {
+        /// What it said.
+        reason: String,
+    },
+    /// Out of room; what was accepted stays.
+    #[error("the store is full ({bound})")]
+    Full {
+        /// The bound that was met.
+        bound: String,
+    },
+    /// It will not work until a person mends it.
+    #[error("the store is damaged or not ours: {reason}")]
+    Damaged {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Whether the same call may work later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Full { .. })
+    }
+}
+
+/// Which operations a query wants. Every field narrows.
+#[derive(Clone, Debug, Default)]
+pub struct OperationQuery {
+    /// In this state.
+    pub state: Option<OperationState>,
+    /// Of this mailbox.
+    pub mailbox: Option<Arc<str>>,
+    /// In this lane.
+    pub lane: Option<Lane>,
+    /// Of this tenant.
+    pub tenant: Option<Arc<str>>,
+    /// At most this many, oldest first.
+    pub limit: usize,
+}
+
+/// Where operations live. Implementations never decide: they write, find and report.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// `memory`, `sqlite`, `redis`: for events.
+    fn kind(&self) -> &'static str;
+
+    /// Everything that is not final, and the attempts claimed since `since`.
+    fn recover(&self, since: Timestamp) -> BoxFuture<'_, Result<Recovery, StoreError>>;
+
+    /// Stores new operations; when it returns, those answered [`Inserted::New`] are durable.
+    fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>>;
+
+    /// Writes attempt rows, and answers each with what to send (`None`: no such live operation).
+    fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>>;
+
+    /// Records transitions.
+    fn record(&self, batch: Vec<Record>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// One operation by its id.
+    fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>>;
+
+    /// Operations by state, mailbox, lane, tenant; oldest first.
+    fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>>;
+
+    /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.
+    fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>>;
+}
