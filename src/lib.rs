@@ -9,4 +9,6 @@ pub mod email;
 #[cfg(feature = "runtime")]
 pub mod store;
 #[cfg(feature = "runtime")]
+pub mod telemetry;
+#[cfg(feature = "runtime")]
 pub mod transport;

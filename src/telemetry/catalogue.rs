@@ -1,0 +1,315 @@
+//! Every name, target, level and field that `tracing` subscribers see. Nowhere else in the crate is one written.
+//!
+//! The catalogue is public and pinned by a snapshot: a new field is a minor change, a rename a major one. State
+//! changes are `info` and above, single sends `debug`, so a process that sends thousands a second logs nothing for it
+//! at the usual level. Values are rendered only when a subscriber wants the event.
+
+use std::time::Duration;
+
+use tracing::{Span, debug, debug_span, error, field, info, warn};
+
+use super::instant::Rfc3339;
+use super::redaction::{ShownId, ShownScope};
+use super::{AttemptLabel, EventKind, Level, Redaction};
+
+const BREAKER: &str = "mailweir::breaker";
+const BUDGET: &str = "mailweir::budget";
+const OPERATION: &str = "mailweir::operation";
+const LANE: &str = "mailweir::lane";
+const RESUME: &str = "mailweir::resume";
+const SEND: &str = "mailweir::send";
+const STORE: &str = "mailweir::store";
+const ACTOR: &str = "mailweir::actor";
+
+const BREAKER_OPENED: &str = "breaker.scope.opened";
+const BREAKER_EXTENDED: &str = "breaker.scope.extended";
+const BREAKER_HALF_OPENED: &str = "breaker.scope.half_opened";
+const BREAKER_CLOSED: &str = "breaker.scope.closed";
+const RESERVATION_DENIED: &str = "budget.reservation.denied";
+const OPERATION_DEFERRED: &str = "operation.send.deferred";
+const BACKGROUND_CAPPED: &str = "lane.background.capped";
+const QUEUE_FULL: &str = "lane.queue.full";
+const RESUME_PLANNED: &str = "resume.wave.planned";
+const RESUME_FINISHED: &str = "resume.wave.finished";
+const ATTEMPT_FINISHED: &str = "send.attempt.finished";
+const STORE_DEGRADED: &str = "store.backend.degraded";
+const STORE_RECOVERED: &str = "store.backend.recovered";
+const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
+const ACTOR_HELD: &str = "mailbox.actor.held";
+const SHUTDOWN_FINISHED: &str = "scheduler.shutdown.finished";
+
+/// The outcome that is louder than the others: nobody knows what became of it.
+const UNKNOWN: &str = "unknown";
+
+/// The public name of an event.
+pub(super) const fn name(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::BreakerOpened { .. } => BREAKER_OPENED,
+        EventKind::BreakerExtended { .. } => BREAKER_EXTENDED,
+        EventKind::BreakerHalfOpened { .. } => BREAKER_HALF_OPENED,
+        EventKind::BreakerClosed { .. } => BREAKER_CLOSED,
+        EventKind::ReservationDenied { .. } => RESERVATION_DENIED,
+        EventKind::OperationDeferred { .. } => OPERATION_DEFERRED,
+        EventKind::BackgroundCapped { .. } => BACKGROUND_CAPPED,
+        EventKind::QueueFull { .. } => QUEUE_FULL,
+        EventKind::ResumePlanned { .. } => RESUME_PLANNED,
+        EventKind::ResumeFinished { .. } => RESUME_FINISHED,
+        EventKind::AttemptFinished { .. } => ATTEMPT_FINISHED,
+        EventKind::StoreDegraded { .. } => STORE_DEGRADED,
+        EventKind::StoreRecovered { .. } => STORE_RECOVERED,
+        EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
+        EventKind::ActorHeld { .. } => ACTOR_HELD,
+        EventKind::ShutdownFinished { .. } => SHUTDOWN_FINISHED,
+    }
+}
+
+/// The level of an event.
+pub(super) const fn level(kind: &EventKind) -> Level {
+    match kind {
+        EventKind::ActorRestarted { .. } | EventKind::ActorHeld { .. } => Level::Error,
+        EventKind::BreakerOpened { .. }
+        | EventKind::BreakerExtended { .. }
+        | EventKind::QueueFull { .. }
+        | EventKind::StoreDegraded { .. } => Level::Warn,
+        EventKind::AttemptFinished { outcome, .. } if is_unknown(outcome) => Level::Warn,
+        EventKind::BreakerHalfOpened { .. }
+        | EventKind::BreakerClosed { .. }
+        | EventKind::ResumePlanned { .. }
+        | EventKind::ResumeFinished { .. }
+        | EventKind::StoreRecovered { .. }
+        | EventKind::ShutdownFinished { .. } => Level::Info,
+        EventKind::ReservationDenied { .. }
+        | EventKind::OperationDeferred { .. }
+        | EventKind::BackgroundCapped { .. }
+        | EventKind::AttemptFinished { .. } => Level::Debug,
+    }
+}
+
+/// Emits the one `tracing` event of `kind`.
+pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::BreakerOpened { .. }
+        | EventKind::BreakerExtended { .. }
+        | EventKind::BreakerHalfOpened { .. }
+        | EventKind::BreakerClosed { .. } => breaker(kind, redaction),
+        EventKind::ReservationDenied { .. }
+        | EventKind::BackgroundCapped { .. }
+        | EventKind::QueueFull { .. }
+        | EventKind::ResumePlanned { .. }
+        | EventKind::ResumeFinished { .. } => flow(kind, redaction),
+        EventKind::OperationDeferred { .. } | EventKind::AttemptFinished { .. } => operation(kind, redaction),
+        EventKind::StoreDegraded { .. }
+        | EventKind::StoreRecovered { .. }
+        | EventKind::ActorRestarted { .. }
+        | EventKind::ActorHeld { .. }
+        | EventKind::ShutdownFinished { .. } => process(kind, redaction),
+    }
+}
+
+fn breaker(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::BreakerOpened { scope, reason, cooldown, until, trips, waiting } => warn!(
+            name: BREAKER_OPENED, target: BREAKER, {
+                breaker.scope = %ShownScope(scope, redaction),
+                breaker.reason = reason.as_str(),
+                breaker.cooldown_ms = millis(*cooldown),
+                breaker.until = %Rfc3339(*until),
+                breaker.trips = trips,
+                breaker.waiting = waiting,
+            },
+            "breaker opened"
+        ),
+        EventKind::BreakerExtended { scope, reason, until } => warn!(
+            name: BREAKER_EXTENDED, target: BREAKER, {
+                breaker.scope = %ShownScope(scope, redaction),
+                breaker.reason = reason.as_str(),
+                breaker.until = %Rfc3339(*until),
+            },
+            "breaker extended"
+        ),
+        EventKind::BreakerHalfOpened { scope } => info!(
+            name: BREAKER_HALF_OPENED, target: BREAKER, {
+                breaker.scope = %ShownScope(scope, redaction),
+            },
+            "breaker half-opened"
+        ),
+        EventKind::BreakerClosed { scope } => info!(
+            name: BREAKER_CLOSED, target: BREAKER, {
+                breaker.scope = %ShownScope(scope, redaction),
+            },
+            "breaker closed"
+        ),
+        _ => {}
+    }
+}
+
+fn flow(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::ReservationDenied { scope, window, frees_at, lane, cost } => debug!(
+            name: RESERVATION_DENIED, target: BUDGET, {
+                scope = %ShownScope(scope, redaction),
+                budget.window = %window,
+                budget.frees_at = %Rfc3339(*frees_at),
+                %lane,
+                cost,
+            },
+            "reservation denied"
+        ),
+        EventKind::BackgroundCapped { scope, share, depth, oldest_age } => debug!(
+            name: BACKGROUND_CAPPED, target: LANE, {
+                scope = %ShownScope(scope, redaction),
+                lane = "background",
+                lane.share = %share,
+                lane.depth = depth,
+                lane.oldest_age_ms = oldest_age.map(millis),
+            },
+            "background capped"
+        ),
+        EventKind::QueueFull { scope, lane, depth, oldest_age } => warn!(
+            name: QUEUE_FULL, target: LANE, {
+                scope = %ShownScope(scope, redaction),
+                %lane,
+                lane.depth = depth,
+                lane.oldest_age_ms = oldest_age.map(millis),
+            },
+            "lane queue full"
+        ),
+        EventKind::ResumePlanned { scope, count, spread, first_at, last_at } => info!(
+            name: RESUME_PLANNED, target: RESUME, {
+                scope = %ShownScope(scope, redaction),
+                resume.count = count,
+                resume.spread_ms = millis(*spread),
+                resume.first_at = %Rfc3339(*first_at),
+                resume.last_at = %Rfc3339(*last_at),
+            },
+            "resumption planned"
+        ),
+        EventKind::ResumeFinished { scope, count } => info!(
+            name: RESUME_FINISHED, target: RESUME, {
+                scope = %ShownScope(scope, redaction),
+                resume.count = count,
+            },
+            "resumption finished"
+        ),
+        _ => {}
+    }
+}
+
+fn operation(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::OperationDeferred { operation_id, mailbox, lane, constraint, until } => debug!(
+            name: OPERATION_DEFERRED, target: OPERATION, {
+                operation.id = operation_id.as_deref(),
+                mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
+                %lane,
+                %constraint,
+                until = %Rfc3339(*until),
+            },
+            "operation deferred"
+        ),
+        EventKind::AttemptFinished { operation_id, mailbox, lane, outcome, status, attempt, waited } => {
+            // The level is part of a call site, so the two levels of this event need one each.
+            macro_rules! attempt_finished {
+                ($level:ident) => {
+                    $level!(
+                        name: ATTEMPT_FINISHED, target: SEND, {
+                            operation.id = operation_id.as_deref(),
+                            mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
+                            %lane,
+                            send.outcome = outcome,
+                            http.response.status_code = status,
+                            attempt,
+                            wait_ms = millis(*waited),
+                        },
+                        "attempt finished"
+                    )
+                };
+            }
+            if is_unknown(outcome) { attempt_finished!(warn) } else { attempt_finished!(debug) }
+        }
+        _ => {}
+    }
+}
+
+fn process(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::StoreDegraded { store, policy } => warn!(
+            name: STORE_DEGRADED, target: STORE, {
+                store.kind = store, store.policy = policy.as_str(),
+            },
+            "store degraded"
+        ),
+        EventKind::StoreRecovered { store, policy } => info!(
+            name: STORE_RECOVERED, target: STORE, {
+                store.kind = store, store.policy = policy.as_str(),
+            },
+            "store recovered"
+        ),
+        EventKind::ActorRestarted { mailbox, restarts, reason } => error!(
+            name: ACTOR_RESTARTED, target: ACTOR, {
+                mailbox = %ShownId(mailbox, redaction), restarts, reason,
+            },
+            "mailbox actor restarted"
+        ),
+        EventKind::ActorHeld { mailbox, restarts, reason } => error!(
+            name: ACTOR_HELD, target: ACTOR, {
+                mailbox = %ShownId(mailbox, redaction), restarts, reason,
+            },
+            "mailbox actor held"
+        ),
+        EventKind::ShutdownFinished { accepted, returned, unknown } => info!(
+            name: SHUTDOWN_FINISHED, target: ACTOR, {
+                accepted, returned, unknown,
+            },
+            "scheduler shutdown finished"
+        ),
+        _ => {}
+    }
+}
+
+/// The span of one attempt. The names follow OpenTelemetry's messaging conventions and are not promised.
+pub(super) fn attempt_span(label: &AttemptLabel<'_>, redaction: Redaction) -> Span {
+    debug_span!(
+        target: SEND,
+        parent: None,
+        "send.attempt",
+        otel.name = %format_args!("send {}", label.lane),
+        otel.kind = "client",
+        messaging.operation.name = "send",
+        operation.id = &**label.operation_id,
+        mailbox = shown(Some(label.mailbox), redaction).map(field::display),
+        lane = %label.lane,
+        attempt = label.attempt,
+        error.type = field::Empty,
+    )
+}
+
+/// Marks an attempt's span as failed.
+pub(super) fn mark_failed(span: &Span, outcome: &'static str) {
+    span.record("error.type", outcome);
+}
+
+/// `span` in whole milliseconds, saturating.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shown(id: Option<&str>, redaction: Redaction) -> Option<ShownId<'_>> {
+    id.filter(|_| redaction != Redaction::Omitted).map(|id| ShownId(id, redaction))
+}
+
+/// String comparison that a `const fn` may do.
+const fn is_unknown(outcome: &str) -> bool {
+    let (left, right) = (outcome.as_bytes(), UNKNOWN.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < left.len() {
+        if left[index] != right[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}

@@ -1,0 +1,294 @@
+//! The events of the scheduler as public values.
+//!
+//! A second enum beside [`engine::Event`](crate::engine::Event), because the two change for different reasons: the
+//! engine's follows the engine and speaks in its numbers; this one is a public format with ids and wall-clock times.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Serialize, Serializer};
+
+use super::{catalogue, instant};
+use crate::engine::{Lane, Scope, TripReason, Wall};
+
+/// How loud an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Single sends and decisions.
+    Debug,
+    /// A state change that is good news or plain news.
+    Info,
+    /// A state change that somebody may want to know of.
+    Warn,
+    /// A fault.
+    Error,
+}
+
+/// What goes on while a store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StorePolicy {
+    /// Sending goes on at half the budget.
+    Half,
+    /// Sending stops.
+    Pause,
+    /// Sending goes on at a trickle.
+    Trickle,
+}
+
+impl StorePolicy {
+    /// The name in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Half => "half",
+            Self::Pause => "pause",
+            Self::Trickle => "trickle",
+        }
+    }
+}
+
+/// What happened. Serialises with its name under `event`; spans of time are whole milliseconds (`*_ms`), instants
+/// RFC 3339, and an instant that will not come by itself is null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A breaker opened: nothing leaves this scope until `until`.
+    #[serde(rename = "breaker.scope.opened")]
+    BreakerOpened {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// Why.
+        #[serde(serialize_with = "reason_str")]
+        reason: TripReason,
+        /// How long.
+        #[serde(rename = "cooldown_ms", serialize_with = "millis")]
+        cooldown: Duration,
+        /// Until when.
+        #[serde(serialize_with = "instant::serialize_option")]
+        until: Option<SystemTime>,
+        /// Ceilings learned so far.
+        trips: u32,
+        /// Operations that share this wait.
+        waiting: u32,
+    },
+    /// A running cooldown was extended.
+    #[serde(rename = "breaker.scope.extended")]
+    BreakerExtended {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// Why.
+        #[serde(serialize_with = "reason_str")]
+        reason: TripReason,
+        /// The new end.
+        #[serde(serialize_with = "instant::serialize_option")]
+        until: Option<SystemTime>,
+    },
+    /// The cooldown ended: one probe may go.
+    #[serde(rename = "breaker.scope.half_opened")]
+    BreakerHalfOpened {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+    },
+    /// Back to normal.
+    #[serde(rename = "breaker.scope.closed")]
+    BreakerClosed {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+    },
+    /// A budget had no room.
+    #[serde(rename = "budget.reservation.denied")]
+    ReservationDenied {
+        /// At which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// Which wall.
+        #[serde(serialize_with = "display")]
+        window: Wall,
+        /// When it frees.
+        #[serde(serialize_with = "instant::serialize_option")]
+        frees_at: Option<SystemTime>,
+        /// Whose.
+        lane: Lane,
+        /// How much was asked, in the unit that the wall counts; requests where it counts none.
+        cost: u64,
+    },
+    /// An operation waits.
+    #[serde(rename = "operation.send.deferred")]
+    OperationDeferred {
+        /// Which; a permit has no id.
+        operation_id: Option<Arc<str>>,
+        /// Its mailbox.
+        mailbox: Option<Arc<str>>,
+        /// Its lane.
+        lane: Lane,
+        /// What binds it.
+        #[serde(serialize_with = "display")]
+        constraint: Wall,
+        /// Until when.
+        #[serde(serialize_with = "instant::serialize_option")]
+        until: Option<SystemTime>,
+    },
+    /// Background reached its share while foreground wants the rest.
+    #[serde(rename = "lane.background.capped")]
+    BackgroundCapped {
+        /// At which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// The share.
+        #[serde(serialize_with = "display")]
+        share: crate::engine::Ratio,
+        /// Background operations waiting.
+        depth: u32,
+        /// The age of the oldest, where known.
+        #[serde(rename = "oldest_age_ms", serialize_with = "millis_option")]
+        oldest_age: Option<Duration>,
+    },
+    /// A lane's queue is full; new operations are refused.
+    #[serde(rename = "lane.queue.full")]
+    QueueFull {
+        /// At which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// Which lane.
+        lane: Lane,
+        /// Its bound.
+        depth: u32,
+        /// The age of the oldest, where known.
+        #[serde(rename = "oldest_age_ms", serialize_with = "millis_option")]
+        oldest_age: Option<Duration>,
+    },
+    /// Resumptions after a cooldown were laid out.
+    #[serde(rename = "resume.wave.planned")]
+    ResumePlanned {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// How many.
+        count: u32,
+        /// Over which span.
+        #[serde(rename = "spread_ms", serialize_with = "millis")]
+        spread: Duration,
+        /// The first.
+        #[serde(serialize_with = "instant::serialize_option")]
+        first_at: Option<SystemTime>,
+        /// The last.
+        #[serde(serialize_with = "instant::serialize_option")]
+        last_at: Option<SystemTime>,
+    },
+    /// The last of them went on.
+    #[serde(rename = "resume.wave.finished")]
+    ResumeFinished {
+        /// Which scope.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// How many.
+        count: u32,
+    },
+    /// An attempt ended.
+    #[serde(rename = "send.attempt.finished")]
+    AttemptFinished {
+        /// Whose; a permit has no id.
+        operation_id: Option<Arc<str>>,
+        /// Its mailbox.
+        mailbox: Option<Arc<str>>,
+        /// Its lane.
+        lane: Lane,
+        /// `accepted`, `throttled`, `transient`, `permanent` or `unknown`.
+        outcome: &'static str,
+        /// HTTP status or SMTP code.
+        status: Option<u16>,
+        /// The attempt's number, from 1.
+        attempt: u32,
+        /// From submit to the start of this attempt.
+        #[serde(rename = "wait_ms", serialize_with = "millis")]
+        waited: Duration,
+    },
+    /// A store does not answer.
+    #[serde(rename = "store.backend.degraded")]
+    StoreDegraded {
+        /// `memory`, `sqlite`, `redis`.
+        store: &'static str,
+        /// What goes on meanwhile.
+        policy: StorePolicy,
+    },
+    /// It answers again.
+    #[serde(rename = "store.backend.recovered")]
+    StoreRecovered {
+        /// `memory`, `sqlite`, `redis`.
+        store: &'static str,
+        /// What went on meanwhile, and ends now.
+        policy: StorePolicy,
+    },
+    /// A mailbox's actor failed and was rebuilt from the store.
+    #[serde(rename = "mailbox.actor.restarted")]
+    ActorRestarted {
+        /// Which mailbox.
+        mailbox: Arc<str>,
+        /// Restarts in the running period.
+        restarts: u32,
+        /// What happened to it: `panicked`, `stopped`.
+        reason: &'static str,
+    },
+    /// It failed too often and is left alone until a person looks.
+    #[serde(rename = "mailbox.actor.held")]
+    ActorHeld {
+        /// Which mailbox.
+        mailbox: Arc<str>,
+        /// Restarts in the running period.
+        restarts: u32,
+        /// What happened to it: `panicked`, `stopped`.
+        reason: &'static str,
+    },
+    /// The scheduler has stopped.
+    #[serde(rename = "scheduler.shutdown.finished")]
+    ShutdownFinished {
+        /// Attempts that ended accepted while it drained.
+        accepted: u64,
+        /// Operations that go back to the store or their caller.
+        returned: u64,
+        /// Attempts that nobody knows the end of.
+        unknown: u64,
+    },
+}
+
+impl EventKind {
+    /// Its public name: `breaker.scope.opened`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        catalogue::name(self)
+    }
+
+    /// The level of its `tracing` event. Single sends are at [`Level::Debug`]: live views that want state changes
+    /// take what is above.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        catalogue::level(self)
+    }
+}
+
+fn display<T: std::fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn reason_str<S: Serializer>(reason: &TripReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.as_str())
+}
+
+fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(catalogue::millis(*span))
+}
+
+fn millis_option<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => millis(span, serializer),
+        None => serializer.serialize_none(),
+    }
+}
