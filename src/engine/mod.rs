@@ -5,6 +5,7 @@ pub mod constraint;
 pub mod cost;
 pub mod event;
 pub mod lane;
+pub mod ledger;
 pub mod limit;
 pub mod mailbox;
 pub mod operation;
