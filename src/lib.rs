@@ -1,6 +1,7 @@
 //! mailweir: an actor-based multi-lane scheduler for outgoing mail.
 
 pub mod engine;
+pub mod upstream;
 
 #[cfg(feature = "runtime")]
 pub mod clock;
