@@ -23,12 +23,14 @@ pub enum BreakerState {
 pub struct BreakerFacts {
     /// Where it is.
     pub state: BreakerState,
-    /// Why it last opened.
+    /// Why it last opened, as far as that is remembered.
     pub reason: Option<TripReason>,
-    /// The end of the cooldown, while open.
+    /// The end of the cooldown, while open; the end of the ramp, while that runs.
     pub until: Option<Timestamp>,
     /// Episodes in the running chain.
     pub chain: u32,
-    /// Ceilings learned so far.
+    /// Ceilings learned so far, as far as they are remembered.
     pub trips: u32,
+    /// Background is paused until then, because the provider says that its limit is used up.
+    pub background_paused_until: Option<Timestamp>,
 }

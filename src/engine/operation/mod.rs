@@ -1,10 +1,12 @@
 //! One logical send, through waits, retries and restarts.
 
 mod state;
+mod transition;
 
 use std::sync::Arc;
 
-pub use state::{OperationState, Transition};
+pub use state::OperationState;
+pub use transition::{Budget, IllegalTransition, Transition};
 
 use super::cost::Cost;
 use super::lane::Lane;

@@ -1,4 +1,4 @@
-//! The life of an operation: ten states and the listed transitions between them.
+//! The ten states of an operation.
 
 use std::fmt;
 
@@ -73,47 +73,4 @@ impl fmt::Display for OperationState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// One listed transition, by its number in ARCHITECTURE.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Transition {
-    /// 2: admitted → queued.
-    Enqueue,
-    /// 3: queued or deferred → attempting. The attempt row is written before the first byte leaves.
-    Claim,
-    /// 4: attempting → accepted.
-    Accept,
-    /// 5: attempting → deferred by a throttle; the attempt number does not move.
-    Throttle,
-    /// 6: attempting → deferred by a transient failure; the attempt number moves.
-    Retry,
-    /// 7: attempting → queued: no byte left the machine.
-    Void,
-    /// 8: attempting → unknown.
-    Lose,
-    /// 9: unknown → accepted.
-    Find,
-    /// 10: unknown → deferred: known absent, or the provider dedupes.
-    Repeat,
-    /// 11: unknown → quarantined.
-    GiveUp,
-    /// 12: attempting → rejected.
-    Reject,
-    /// 12: attempting → quarantined: it crashed its worker too often.
-    Poison,
-    /// 13: attempting → deferred, and the mailbox waits for a person.
-    Suspend,
-    /// 14: queued or deferred → exhausted.
-    Exhaust,
-    /// 15: unknown → exhausted: it may have been sent, and may not be sent twice.
-    Expire,
-    /// 16: admitted, queued or deferred → cancelled.
-    Cancel,
-    /// 18: quarantined → queued.
-    Release,
-    /// 18: quarantined → cancelled.
-    Discard,
 }

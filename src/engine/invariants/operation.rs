@@ -1,0 +1,1 @@
+//! O1 to O11: what always holds for operations and their attempts.
