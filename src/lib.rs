@@ -1,5 +1,7 @@
 //! mailweir: an actor-based multi-lane scheduler for outgoing mail.
 
+#[cfg(any(feature = "runtime", feature = "config"))]
+pub mod config;
 pub mod engine;
 pub mod upstream;
 

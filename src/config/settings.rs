@@ -1,0 +1,251 @@
+//! The settings that are not the engine's: store, actors, intake, telemetry, shutdown, transport.
+
+use std::time::Duration;
+
+use super::error::ConfigError;
+use super::secret::Secret;
+
+/// Where operations live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreConfig {
+    /// `memory:`, or a URL of a store that this build has.
+    pub url: String,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { url: "memory:".to_owned() }
+    }
+}
+
+/// The mailbox actors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActorsConfig {
+    /// Mailbox actors alive at once; above it, idle ones are passivated early, then submissions are refused. An idle
+    /// actor took 846 bytes when measured.
+    pub live_max: usize,
+    /// An actor without work, charges or trouble is stopped after this long.
+    pub passivate_after: Duration,
+    /// Most submissions that wait for one mailbox's actor, per lane.
+    pub actor_queue_capacity: usize,
+    /// Threads that actors live on.
+    pub threads: usize,
+    /// Rebuilds of one actor within [`ActorsConfig::restart_period`]; after that its mailbox is held and reported.
+    pub restarts_max: u32,
+    /// See [`ActorsConfig::restarts_max`].
+    pub restart_period: Duration,
+    /// What a panic in an actor does.
+    pub on_panic: OnPanic,
+}
+
+impl Default for ActorsConfig {
+    fn default() -> Self {
+        Self {
+            live_max: 100_000,
+            passivate_after: Duration::from_secs(600),
+            actor_queue_capacity: 1_024,
+            threads: 1,
+            restarts_max: 5,
+            restart_period: Duration::from_secs(60),
+            on_panic: OnPanic::Restart,
+        }
+    }
+}
+
+/// What a panic in an actor does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnPanic {
+    /// The actor is rebuilt from the store; the others go on.
+    #[default]
+    Restart,
+    /// The process ends, for operators whose supervisor starts it again.
+    Abort,
+}
+
+/// What is taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubmitConfig {
+    /// Longest operation id, in bytes.
+    pub operation_id_bytes_max: usize,
+    /// Most recipients of one email. Exchange Online allows 500 unless an administrator set another number.
+    pub recipients_max: u32,
+    /// Largest email as sent, headers and transfer encoding included, in bytes.
+    pub size_max: u64,
+    /// Domains whose recipients are not external; empty: the domain of the mailbox.
+    pub own_domains: Vec<String>,
+    /// Which mailboxes may send.
+    pub mailboxes: Mailboxes,
+}
+
+impl Default for SubmitConfig {
+    fn default() -> Self {
+        Self {
+            operation_id_bytes_max: 255,
+            recipients_max: 500,
+            size_max: 25_000_000,
+            own_domains: Vec::new(),
+            mailboxes: Mailboxes::Any,
+        }
+    }
+}
+
+/// Which mailboxes may send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mailboxes {
+    /// Any; those without a table have the limits of `[mailbox]`.
+    #[default]
+    Any,
+    /// Those with a table `[mailboxes."…"]`, and no other: the list is closed.
+    Listed,
+}
+
+/// What events and metrics show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TelemetryConfig {
+    /// How mailbox ids are shown.
+    pub mailbox_redaction: Redaction,
+}
+
+/// How an id is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Redaction {
+    /// As it is.
+    #[default]
+    None,
+    /// As a hash: the same id gives the same hash.
+    Hash,
+    /// Not at all.
+    Omit,
+}
+
+/// How the scheduler stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownConfig {
+    /// How long attempts in flight may take to end before they are counted as unknown.
+    pub drain_deadline: Duration,
+}
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        // An attempt may take 60 s, plus the 5 s that the guard allows on top (algorithms 8).
+        Self { drain_deadline: Duration::from_secs(65) }
+    }
+}
+
+/// How emails leave, for programs that take their transport from the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransportConfig {
+    /// Which transport.
+    pub kind: TransportKind,
+    /// The settings of the Graph transport.
+    pub graph: GraphConfig,
+}
+
+/// The transports that a configuration can name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransportKind {
+    /// Nothing leaves the machine.
+    #[default]
+    Simulated,
+    /// Microsoft Graph.
+    Graph,
+}
+
+/// The Graph transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphConfig {
+    /// Where the API is; up to and including the version.
+    pub base_url: String,
+    /// Who issues tokens.
+    pub authority: String,
+    /// The directory (tenant) id of the application's registration.
+    pub tenant: String,
+    /// The application (client) id.
+    pub client_id: String,
+    /// The client secret itself. Better kept outside the file: see the next two.
+    pub client_secret: Secret,
+    /// The environment variable that holds it.
+    pub client_secret_env: String,
+    /// The file that holds it; line breaks at its end are cut off.
+    pub client_secret_file: String,
+    /// Most sends in one `$batch`; 1 means that batches are not used. Graph takes 20 at most.
+    pub batch_max: usize,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// Longest wait for a token.
+    pub token_timeout: Duration,
+}
+
+impl Default for GraphConfig {
+    fn default() -> Self {
+        Self {
+            base_url: "https://graph.microsoft.com/v1.0".to_owned(),
+            authority: "https://login.microsoftonline.com".to_owned(),
+            tenant: String::new(),
+            client_id: String::new(),
+            client_secret: Secret::default(),
+            client_secret_env: String::new(),
+            client_secret_file: String::new(),
+            batch_max: 1,
+            connect_timeout: Duration::from_secs(10),
+            token_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Longest secret file that is read.
+const SECRET_BYTES_MAX: u64 = 64 * 1_024;
+
+impl GraphConfig {
+    /// The client secret, from wherever the configuration says it is kept.
+    ///
+    /// # Errors
+    /// [`ConfigError::SecretMissing`] when that place has none.
+    pub fn secret(&self) -> Result<Secret, ConfigError> {
+        if !self.client_secret_env.is_empty() {
+            // Not the error's own words: for a value that is no Unicode they would show it.
+            let found = std::env::var(&self.client_secret_env).map_err(|error| match error {
+                std::env::VarError::NotPresent => "no such environment variable",
+                std::env::VarError::NotUnicode(_) => "its value is not UTF-8",
+            });
+            return not_empty("transport.graph.client_secret_env", &self.client_secret_env, found);
+        }
+        if !self.client_secret_file.is_empty() {
+            let found = read_secret(&self.client_secret_file);
+            return not_empty("transport.graph.client_secret_file", &self.client_secret_file, found);
+        }
+        let found = Ok::<_, &str>(self.client_secret.expose().to_owned());
+        not_empty("transport.graph.client_secret", "", found)
+    }
+}
+
+fn read_secret(path: &str) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(SECRET_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn not_empty<E: std::fmt::Display>(
+    key: &'static str,
+    value: &str,
+    found: Result<String, E>,
+) -> Result<Secret, ConfigError> {
+    let missing = |reason: String| ConfigError::SecretMissing { key, value: value.to_owned(), reason };
+    match found {
+        Ok(text) if text.is_empty() => Err(missing("it is empty".to_owned())),
+        Ok(text) => Ok(Secret::new(text)),
+        Err(error) => Err(missing(error.to_string())),
+    }
+}
