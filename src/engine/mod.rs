@@ -6,15 +6,18 @@ pub mod cost;
 pub mod event;
 pub mod invariants;
 pub mod lane;
+pub mod lanes;
 pub mod ledger;
 pub mod limit;
 pub mod mailbox;
 pub mod operation;
 pub mod policy;
 pub mod ratio;
+pub mod retry;
 pub mod scope;
 pub mod settlement;
 pub mod shared;
+pub mod spread;
 pub mod time;
 pub mod verdict;
 

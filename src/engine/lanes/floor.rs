@@ -1,0 +1,127 @@
+//! What keeps background alive while foreground alone uses the whole budget.
+//!
+//! Strict priority starves: a foreground load above the limit would stop every campaign for good. After foreground
+//! has been backlogged for longer than one window, one grant in twenty goes to background (algorithms 2.2). A grant
+//! that is due by the floor is judged by foreground's rule: it ignores reserve, pace and share, for at saturation none
+//! of them would ever let it pass.
+//!
+//! Not promised: a part of *time* or of weighted cost. The floor counts grants.
+
+use std::time::Duration;
+
+use crate::engine::lane::Lane;
+use crate::engine::policy::LanesPolicy;
+use crate::engine::time::Timestamp;
+
+/// The background floor of one mailbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// Since when foreground has had a backlog without a break.
+    backlogged_since: Option<Timestamp>,
+    /// Foreground grants since the last background one.
+    foreground_grants: u32,
+}
+
+impl Floor {
+    /// Nothing backlogged.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { backlogged_since: None, foreground_grants: 0 }
+    }
+
+    /// Foreground waits and cannot go at once. Call as often as you like: only the first call of a backlog counts.
+    pub fn on_foreground_backlog(&mut self, now: Timestamp) {
+        self.backlogged_since.get_or_insert(now);
+    }
+
+    /// Foreground's lane is empty: it does not saturate, and the next backlog starts anew.
+    pub fn on_foreground_idle(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Something was granted in `lane`.
+    pub fn on_grant(&mut self, now: Timestamp, lane: Lane) {
+        match lane {
+            Lane::Foreground => {
+                self.backlogged_since.get_or_insert(now);
+                self.foreground_grants = self.foreground_grants.saturating_add(1);
+            }
+            Lane::Background => self.foreground_grants = 0,
+        }
+    }
+
+    /// Whether the next grant is background's although foreground waits. `window` is the shortest one declared.
+    #[must_use]
+    pub fn due(&self, now: Timestamp, policy: &LanesPolicy, window: Duration) -> bool {
+        let Some(since) = self.backlogged_since else {
+            return false;
+        };
+        let part = u64::from(policy.background_floor.as_ppm());
+        let rest = 1_000_000_u64.saturating_sub(part);
+        part > 0 && now.since(since) > window && u64::from(self.foreground_grants) * part >= rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ratio::Ratio;
+
+    const WINDOW: Duration = Duration::from_secs(60);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    /// Grants one per second under a foreground that always waits; returns which seconds went to background.
+    fn background_seconds(policy: &LanesPolicy, seconds: u64) -> Vec<u64> {
+        let mut floor = Floor::new();
+        let mut background = Vec::new();
+        for second in 0..seconds {
+            floor.on_foreground_backlog(at(second));
+            let lane = if floor.due(at(second), policy, WINDOW) { Lane::Background } else { Lane::Foreground };
+            if lane == Lane::Background {
+                background.push(second);
+            }
+            floor.on_grant(at(second), lane);
+        }
+        background
+    }
+
+    #[test]
+    fn one_grant_in_twenty_goes_to_background_once_a_window_has_passed() {
+        let got = background_seconds(&LanesPolicy::default(), 141);
+        assert_eq!(got, [61, 81, 101, 121]);
+    }
+
+    #[test]
+    fn exactly_one_window_of_backlog_is_not_longer_than_a_window() {
+        let mut floor = Floor::new();
+        floor.on_foreground_backlog(at(0));
+        for _ in 0..19 {
+            floor.on_grant(at(1), Lane::Foreground);
+        }
+        let policy = LanesPolicy::default();
+        assert!(!floor.due(at(60), &policy, WINDOW));
+        assert!(floor.due(Timestamp::from_micros(60_000_001), &policy, WINDOW));
+    }
+
+    #[test]
+    fn a_break_in_the_backlog_starts_the_window_anew() {
+        let mut floor = Floor::new();
+        floor.on_foreground_backlog(at(0));
+        for _ in 0..50 {
+            floor.on_grant(at(1), Lane::Foreground);
+        }
+        floor.on_foreground_idle();
+        assert!(!floor.due(at(1_000), &LanesPolicy::default(), WINDOW));
+    }
+
+    #[test]
+    fn a_floor_of_zero_never_comes_due_and_one_of_all_always_does() {
+        let none = LanesPolicy { background_floor: Ratio::ZERO, ..LanesPolicy::default() };
+        assert!(background_seconds(&none, 1_000).is_empty());
+        let all = LanesPolicy { background_floor: Ratio::ONE, ..LanesPolicy::default() };
+        assert_eq!(background_seconds(&all, 64), [61, 62, 63]);
+    }
+}
