@@ -42,7 +42,7 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) const fn new() -> Self {
-        Self { tenants: Vec::new(), names: BTreeMap::new(), nameless: NIL, recent: NIL, free: NIL, len: 0, cursor: NIL }
+        Self { tenants: Vec::new(), names: BTreeMap::new(), nameless: NIL, recent: NIL, free: NIL, cursor: NIL }
     }
 
     pub(super) fn tenant(&self, at: u32) -> &Tenant {
