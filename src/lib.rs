@@ -9,6 +9,8 @@ pub mod upstream;
 pub mod clock;
 #[cfg(feature = "runtime")]
 pub mod email;
+#[cfg(feature = "http-signals")]
+pub mod signals;
 #[cfg(feature = "runtime")]
 pub mod store;
 #[cfg(feature = "runtime")]
