@@ -49,6 +49,14 @@ fn a_function_one_line_too_long_is_seen() {
 }
 
 #[test]
+fn the_rows_of_a_table_do_not_make_a_function_long() {
+    let table =
+        |row: &str| Source::new("src/a.rs", format!("fn f() {{\n{}}}\n", row.repeat(rules::FUNCTION_LINES_MAX)));
+    assert!(rules::long_functions(&table("        (\"2\", 2),\n")).is_empty());
+    assert_eq!(rules::long_functions(&table("        g(2);\n")).len(), 1);
+}
+
+#[test]
 fn a_long_tail_of_long_functions_is_seen() {
     let lengths = |tall: usize| [vec![3; 100 - tall], vec![rules::FUNCTION_LINES_P90_MAX + 1; tall]].concat();
     assert_eq!(rules::long_tail(lengths(10)).len(), 1);

@@ -16,7 +16,7 @@ pub(crate) struct Function {
     pub(crate) name: String,
     /// The line it starts at, from 1.
     pub(crate) line: usize,
-    /// Lines from `fn` to its closing brace.
+    /// Lines from `fn` to its closing brace, the rows of tables (`(2, "two"),`) not counted: they are data.
     pub(crate) lines: usize,
 }
 
@@ -84,8 +84,9 @@ fn function(code: &str, at: usize) -> Option<Function> {
             b')' | b']' => depth -= 1,
             b';' if depth == 0 => return None,
             b'{' if depth == 0 => {
-                let (first, last) = (line_of(code, at), line_of(code, closing(code, at + 3 + offset)));
-                return (!name.is_empty()).then_some(Function { name, line: first, lines: last - first + 1 });
+                let text = &code[at..closing(code, at + 3 + offset)];
+                let lines = text.lines().filter(|line| !line.trim_start().starts_with('(')).count();
+                return (!name.is_empty()).then_some(Function { name, line: line_of(code, at), lines });
             }
             _ => {}
         }
