@@ -72,7 +72,7 @@ fn a_missing_argument_is_seen() {
 fn impurity_is_seen_outside_comments_strings_and_tests() {
     let path = "src/engine/a.rs";
     planted(rules::impure_engine, path, "async fn f() {}", "// async\nconst A: &str = \"async\"; fn asynchronous() {}");
-    planted(rules::impure_engine, path, "use std::collections::HashMap;", "use std::collections::BTreeMap;");
+    planted(rules::impure_engine, path, "use std::fs;", "use std::fmt;");
     planted(
         rules::impure_engine,
         path,

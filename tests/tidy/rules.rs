@@ -6,7 +6,8 @@ use crate::source::{Source, is_word, line_of};
 pub(crate) const LAYERS: &[&[&str]] = &[
     &["engine"],
     &["clock", "config", "email", "signals", "telemetry", "upstream"],
-    &["store", "submission", "transport"],
+    &["store", "transport"],
+    &["simulation", "submission"],
     &["actor"],
     &["scheduler"],
 ];
@@ -105,7 +106,7 @@ pub(crate) fn missing_argument(source: &Source) -> Vec<String> {
     (!opens).then(|| format!("{}: opens without `//!`", source.path)).into_iter().collect()
 }
 
-/// The engine has no clock, no I/O, no luck, no runtime, and no map whose order depends on the process.
+/// The engine has no clock, no I/O, no luck, no runtime, no floating point.
 pub(crate) fn impure_engine(source: &Source) -> Vec<String> {
     const BANNED: &[&str] = &[
         "async",
@@ -125,8 +126,6 @@ pub(crate) fn impure_engine(source: &Source) -> Vec<String> {
         "std::process",
         "Instant",
         "SystemTime",
-        "HashMap",
-        "HashSet",
         "println!",
         "eprintln!",
         "f32",
