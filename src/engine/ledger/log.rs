@@ -44,7 +44,7 @@ impl Whose {
 }
 
 /// Completed charges, first to be freed in front.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     entries: VecDeque<Entry>,
     /// Sum of `entries` per lane, those included that expired since the last [`Log::expire`].

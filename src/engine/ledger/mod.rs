@@ -57,7 +57,7 @@ use pace::{Pace, Rate};
 use rule::{Key, Rule};
 
 /// What a ledger holds while it is not empty.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Book {
     in_flight: [u64; 2],
     log: Log,
@@ -69,7 +69,7 @@ struct Book {
 /// Empty, it owns no heap. The caller asks [`Ledger::earliest`], then reserves; [`Ledger::reserve`] checks nothing.
 /// Every reservation ends in exactly one of [`Ledger::release`] and [`Ledger::complete`]. No call panics, and a `now`
 /// that steps back frees nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ledger {
     limit: Limit,
     rule: Rule,
