@@ -3,6 +3,8 @@
 #[cfg(any(feature = "runtime", feature = "config"))]
 pub mod config;
 pub mod engine;
+#[cfg(feature = "sim")]
+pub mod simulation;
 pub mod upstream;
 
 #[cfg(feature = "runtime")]

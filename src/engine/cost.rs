@@ -82,3 +82,49 @@ impl Default for Cost {
         Self::ONE_REQUEST
     }
 }
+
+/// A sum of costs: what waits ahead of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CostSum {
+    units: [u64; 5],
+}
+
+impl CostSum {
+    pub(crate) fn add(&mut self, cost: &Cost) {
+        for (sum, unit) in self.units.iter_mut().zip(Unit::ALL) {
+            *sum = sum.saturating_add(cost.of(unit));
+        }
+    }
+
+    pub(crate) fn subtract(&mut self, cost: &Cost) {
+        for (sum, unit) in self.units.iter_mut().zip(Unit::ALL) {
+            *sum = sum.saturating_sub(cost.of(unit));
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (sum, more) in self.units.iter_mut().zip(other.units) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    pub(crate) fn of(&self, unit: Unit) -> u64 {
+        self.units[unit as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_costs_keeps_each_unit_apart() {
+        let cost = Cost { requests: 1, recipients: 20, external_recipients: 3, quota_units: 100, bytes: 4_096 };
+        let mut sum = CostSum::default();
+        sum.add(&cost);
+        sum.add(&cost);
+        sum.subtract(&Cost::email(5, 96));
+        let units = Unit::ALL.map(|unit| sum.of(unit));
+        assert_eq!(units, [1, 35, 6, 8_096, 200]);
+    }
+}

@@ -9,6 +9,7 @@ use super::operation::OperationKey;
 use super::ratio::Ratio;
 use super::scope::Scope;
 use super::time::Timestamp;
+use super::verdict::Subject;
 
 /// Why a breaker opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +137,15 @@ pub enum Event {
         scope: Scope,
         /// How many.
         count: u32,
+    },
+    /// The provider refused the mailbox or the account itself: nothing leaves it until a person resumes it.
+    MailboxSuspended {
+        /// Which.
+        scope: Scope,
+        /// What has to change.
+        of: Subject,
+        /// HTTP status or SMTP code.
+        status: Option<u16>,
     },
     /// An attempt ended.
     AttemptFinished {

@@ -1,6 +1,7 @@
 //! The pure engine: a deterministic state machine that takes `now` as an argument.
 
 pub mod breaker;
+pub(crate) mod budget;
 pub mod constraint;
 pub mod cost;
 pub mod event;

@@ -35,6 +35,20 @@ pub enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// The name in events and facts.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Throttled(_) => "throttled",
+            Self::Transient { .. } => "transient",
+            Self::Permanent { .. } => "permanent",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A refusal that a slower sender would not have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttle {

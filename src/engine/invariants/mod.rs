@@ -3,6 +3,7 @@
 //! An invariant that only a test knows is checked where the test looks. These take small views of engine values, so
 //! whoever holds the values can ask, and a violation names the invariant by the number that ARCHITECTURE.md gives it.
 
+pub mod lanes;
 pub mod operation;
 
 use std::fmt;

@@ -80,6 +80,31 @@ impl Share {
         }
     }
 
+    /// No debt, and a history that began at `started_at` with nothing in it that still matters.
+    #[must_use]
+    pub const fn since(started_at: Timestamp) -> Self {
+        Self { started_at, ..Self::new() }
+    }
+
+    /// When the history began; [`Timestamp::NEVER`]: it has not.
+    #[must_use]
+    pub const fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// Whether [`Share::since`] would answer everything that is asked from `now` on as this one does: foreground's
+    /// need has decayed away, nothing is owed, nothing was contended within a window.
+    #[must_use]
+    pub fn is_quiet(&self, now: Timestamp, limit: &Limit, policy: &LanesPolicy) -> bool {
+        let half_life = micros(policy.half_life);
+        let least = fixed(1);
+        let over = |at: Timestamp| at == Timestamp::NEVER || at.after(limit.window().saturating_mul(2)) <= now;
+        self.depth_now(now, policy) < least
+            && decayed(self.load, micros(now.since(self.arrived_at)), half_life) < least
+            && over(self.debt_at)
+            && over(self.backlog_at)
+    }
+
     /// A foreground operation that costs `cost` here was submitted. Not for one that comes back from a throttle.
     pub fn on_foreground_arrival(&mut self, now: Timestamp, cost: u64, limit: &Limit, policy: &LanesPolicy) {
         self.start(now);

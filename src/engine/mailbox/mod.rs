@@ -1,66 +1,140 @@
 //! One mailbox: its budget, its lanes, its operations.
+//!
+//! A fixed set of verbs: [`Mailbox::handle`] takes one input, [`Mailbox::poll_effect`] hands out what the shell is to
+//! do, in order, and [`Mailbox::poll_deadline`] names the one instant at which to come back with [`Input::Wake`].
+//! [`Mailbox::check`], [`Mailbox::explain`] and [`Mailbox::facts`] look and change nothing.
+//!
+//! Steps that only the shell can take (asking the shared scopes, writing the attempt row, sending) are effects whose
+//! answers come back as inputs. The budget is charged from the moment of the decision, so nothing that happens in
+//! between can spend the same slot twice.
+//!
+//! Not promised: order among operations of different tenants, and among those of one tenant beyond the bounded
+//! bypass; a wake-up at exactly the named deadline (later is safe, earlier is harmless).
 
+mod entry;
+mod finish;
+mod inputs;
 mod io;
+mod look;
+mod pump;
+mod restore;
+mod steer;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 pub use io::{AskShared, Effect, Hold, HoldTarget, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
+pub use restore::{PastAttempt, RestoredOperation};
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::constraint::Constraint;
-use super::operation::{Operation, OperationKey};
+use self::table::Table;
+use super::budget::{Budget, Rules};
+use super::constraint::{Constraint, Wall};
+use super::event::Event;
+use super::lane::Lane;
+use super::lanes::Floor;
+use super::operation::OperationKey;
 use super::policy::MailboxPolicy;
+use super::scope::Scope;
 use super::time::Timestamp;
 
 /// One mailbox's engine.
 #[derive(Debug)]
 pub struct Mailbox {
-    id: Arc<str>,
     policy: Arc<MailboxPolicy>,
+    ask: AskShared,
+    budget: Budget,
+    table: Table,
+    floor: Floor,
+    /// Holds of operations, tenants and campaigns; the mailbox's own is the budget's.
+    holds: Vec<Hold>,
+    /// What binds the operations that the shared scopes make wait.
+    shared_waits: BTreeMap<OperationKey, SharedWait>,
+    effects: VecDeque<Effect>,
+    events: Vec<Event>,
+    /// Time never runs backwards for the engine, whatever the shell's clock does.
+    now: Timestamp,
+    /// When the next send may be possible.
+    pump_at: Timestamp,
+    /// The last wait that was told, so that one wait is one event.
+    told: Option<(OperationKey, Wall)>,
+}
+
+/// A wait at the shared scopes. While it lasts, nothing of the same tenant and lane overtakes it here.
+#[derive(Debug)]
+struct SharedWait {
+    queue: (Lane, Option<Arc<str>>),
+    constraint: Constraint,
 }
 
 impl Mailbox {
     /// An engine with nothing in it.
     #[must_use]
     pub fn new(id: Arc<str>, policy: Arc<MailboxPolicy>) -> Self {
-        Self { id, policy }
-    }
-
-    /// Whether `operation` may be taken in at all. Changes nothing.
-    ///
-    /// # Errors
-    /// A [`Refusal`], when the answer is no; nothing may be stored then.
-    pub fn check(&self, now: Timestamp, operation: &Operation, wait_max: Option<Duration>) -> Result<(), Refusal> {
-        let _ = (now, operation, wait_max, &self.id, &self.policy);
-        Ok(())
+        Self {
+            budget: Budget::new(Scope::Mailbox(id), &policy.scope),
+            table: Table::new(policy.lanes.bypass_max),
+            policy,
+            ask: AskShared::default(),
+            floor: Floor::default(),
+            holds: Vec::new(),
+            shared_waits: BTreeMap::new(),
+            effects: VecDeque::new(),
+            events: Vec::new(),
+            now: Timestamp::EPOCH,
+            pump_at: Timestamp::NEVER,
+            told: None,
+        }
     }
 
     /// Takes one input. Drain [`Mailbox::poll_effect`] afterwards, then arm one timer for [`Mailbox::poll_deadline`].
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        let _ = (now, input);
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.take(now, input);
+        self.sweep(now);
+        self.pump(now);
+        self.effects.extend(self.events.drain(..).map(Effect::Event));
     }
 
     /// The next effect to perform; `None` when the input has been worked off.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        None
+        let effect = self.effects.pop_front();
+        if effect.is_none() && self.table.is_empty() {
+            // An idle mailbox owns no heap.
+            self.effects = VecDeque::new();
+        }
+        effect
     }
 
     /// When to come back with [`Input::Wake`], if nothing happens before.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Timestamp> {
-        None
+        let pump = (self.pump_at != Timestamp::NEVER).then_some(self.pump_at);
+        let holds = self.holds.iter().map(|hold| hold.until).filter(|until| *until != Timestamp::NEVER).min();
+        [pump, holds, self.table.next_instant(), self.budget.deadline()].into_iter().flatten().min()
     }
 
-    /// Every constraint of an operation, or of the next send when `key` is `None`; the binding one is marked.
-    #[must_use]
-    pub fn explain(&self, now: Timestamp, key: Option<OperationKey>) -> Vec<Constraint> {
-        let _ = (now, key);
-        Vec::new()
-    }
-
-    /// Whether the actor may be passivated: nothing waits, is in flight, is held or in cooldown.
+    /// Whether the actor may be passivated: nothing waits, is in flight, is held or in trouble. Charges that still
+    /// count do not keep it awake: keep the engine, or ask [`Mailbox::is_blank`].
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        true
+        self.table.is_empty()
+            && self.effects.is_empty()
+            && self.holds.is_empty()
+            && self.budget.in_flight() == 0
+            && !self.budget.is_troubled(self.now)
+    }
+
+    /// Whether the engine may be dropped without losing anything: idle, and no charge counts any more.
+    #[must_use]
+    pub fn is_blank(&self, now: Timestamp) -> bool {
+        self.is_idle() && self.budget.is_blank(now)
+    }
+
+    fn rules(policy: &MailboxPolicy) -> Rules<'_> {
+        Rules::from(policy)
     }
 }

@@ -46,10 +46,12 @@ pub enum Input {
         /// Who.
         asker: Asker,
     },
-    /// An attempt on this reservation ended.
+    /// An attempt ended, on a reservation or, while nobody had to ask, without one.
     Settle {
         /// Who.
         asker: Asker,
+        /// Its tenant.
+        tenant: Option<Arc<str>>,
         /// When the attempt started.
         sent_at: Timestamp,
         /// How it ended.

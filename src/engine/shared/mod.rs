@@ -1,12 +1,32 @@
 //! The shared scopes: the application and its tenants.
+//!
+//! A mailbox that holds its own slot asks here for the rest. One decision covers the tenant and the application, all
+//! or nothing, so no slot of one is parked on the refusal of the other. Whoever has to wait keeps a place here and
+//! holds nothing; when there is room it is granted by itself. That is the resumption after a shared cooldown, too:
+//! a thousand mailboxes are let go one by one, at the admitted rate, in deficit round robin.
+//!
+//! The breakers of these scopes live here beside their budgets: one cooldown, one probe, one ramp for everybody.
 
+mod grant;
 mod io;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 pub use io::{Asker, Effect, Input, MailboxKey};
 
-use std::sync::Arc;
-
 use super::breaker::BreakerFacts;
+use super::budget::{Budget, Rules};
+use super::constraint::Constraint;
+use super::cost::Cost;
+use super::event::Event;
+use super::lane::Lane;
+use super::lanes::LaneQueue;
+use super::mailbox::AskShared;
+use super::operation::OperationKey;
 use super::policy::SharedPolicy;
 use super::scope::Scope;
 use super::time::Timestamp;
@@ -15,35 +35,155 @@ use super::time::Timestamp;
 #[derive(Debug)]
 pub struct Shared {
     policy: Arc<SharedPolicy>,
+    application: Budget,
+    tenants: BTreeMap<Arc<str>, Budget>,
+    lanes: [LaneQueue; 2],
+    waiting: HashMap<OperationKey, Claimant>,
+    granted: HashMap<OperationKey, Claimant>,
+    /// Mailboxes by the names that the queues take turns by.
+    labels: BTreeMap<MailboxKey, Arc<str>>,
+    announced: AskShared,
+    effects: VecDeque<Effect>,
+    events: Vec<Event>,
+    now: Timestamp,
+    pump_at: Timestamp,
+}
+
+/// Who waits, or holds a reservation.
+#[derive(Clone, Debug)]
+struct Claimant {
+    asker: Asker,
+    lane: Lane,
+    tenant: Option<Arc<str>>,
+    cost: Cost,
+    since: Timestamp,
+    /// The tenant whose budget was charged with the application's, if that tenant has one.
+    charged: Option<Arc<str>>,
 }
 
 impl Shared {
     /// An engine with nothing in it.
     #[must_use]
     pub fn new(policy: Arc<SharedPolicy>) -> Self {
-        Self { policy }
+        let mut shared = Self {
+            application: Budget::new(Scope::Application, &policy.application),
+            policy,
+            tenants: BTreeMap::new(),
+            lanes: Default::default(),
+            waiting: HashMap::new(),
+            granted: HashMap::new(),
+            labels: BTreeMap::new(),
+            announced: AskShared::Always,
+            effects: VecDeque::new(),
+            events: Vec::new(),
+            now: Timestamp::EPOCH,
+            pump_at: Timestamp::NEVER,
+        };
+        shared.announced = shared.needed();
+        shared
     }
 
-    /// Takes one input.
+    /// Takes one input. Drain [`Shared::poll_effect`] afterwards, then arm one timer for [`Shared::poll_deadline`].
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        let _ = (now, input, &self.policy);
+        self.now = self.now.max(now);
+        let now = self.now;
+        let asked = match &input {
+            Input::Reserve { asker, .. } => Some(asker.key),
+            _ => None,
+        };
+        self.take(now, input);
+        self.sweep(now);
+        self.pump(now);
+        if let Some(key) = asked {
+            self.tell_wait(now, key);
+        }
+        self.announce();
+        self.effects.extend(self.events.drain(..).map(Effect::Event));
     }
 
-    /// The next effect to perform.
+    /// The next effect to perform; `None` when the input has been worked off.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        None
+        self.effects.pop_front()
     }
 
-    /// When to come back with [`Input::Wake`].
+    /// When to come back with [`Input::Wake`], if nothing happens before.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Timestamp> {
-        None
+        let pump = (self.pump_at != Timestamp::NEVER).then_some(self.pump_at);
+        let tenants = self.tenants.values().filter_map(Budget::deadline).min();
+        [pump, self.application.deadline(), tenants].into_iter().flatten().min()
+    }
+
+    /// What a new mailbox is to be told: whether to ask before each send.
+    #[must_use]
+    pub fn ask(&self) -> AskShared {
+        self.announced
     }
 
     /// The breakers of the shared scopes that are not quiet.
     #[must_use]
     pub fn breakers(&self, now: Timestamp) -> Vec<(Scope, BreakerFacts)> {
-        let _ = now;
-        Vec::new()
+        let now = self.now.max(now);
+        self.budgets()
+            .filter(|budget| budget.is_troubled(now))
+            .map(|budget| (budget.scope().clone(), budget.breaker_facts(now)))
+            .collect()
+    }
+
+    /// Every constraint that keeps a send of this kind waiting at the shared scopes.
+    #[must_use]
+    pub fn explain(&self, now: Timestamp, lane: Lane, tenant: Option<&Arc<str>>, cost: &Cost) -> Vec<Constraint> {
+        let now = self.now.max(now);
+        let mut found = Vec::new();
+        let mut put = |constraint| found.push(constraint);
+        let rules = Rules::from(&*self.policy);
+        let tenant = tenant.and_then(|tenant| self.tenants.get(tenant));
+        for budget in tenant.into_iter().chain([&self.application]) {
+            budget.constraints(now, lane, cost, super::budget::Grant::Ordinary, rules, &mut put);
+        }
+        found
+    }
+
+    /// Attempts in flight under reservations of the application.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.application.in_flight()
+    }
+
+    fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        [&self.application].into_iter().chain(self.tenants.values())
+    }
+
+    fn needed(&self) -> AskShared {
+        let limited = |scope: &super::policy::ScopePolicy| !scope.limits.is_empty() || scope.concurrency.is_some();
+        let needed = limited(&self.policy.application)
+            || limited(&self.policy.tenant)
+            || !self.waiting.is_empty()
+            || self.budgets().any(|budget| budget.is_troubled(self.now));
+        if needed { AskShared::Always } else { AskShared::OnTrouble }
+    }
+
+    fn announce(&mut self) {
+        let needed = self.needed();
+        if needed != self.announced {
+            self.announced = needed;
+            self.effects.push_back(Effect::Announce(needed));
+        }
+    }
+
+    fn waiting_count(&self) -> u32 {
+        u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
+    }
+
+    fn label(&mut self, mailbox: MailboxKey) -> Arc<str> {
+        let label = self.labels.entry(mailbox).or_insert_with(|| Arc::from(mailbox.0.to_string()));
+        Arc::clone(label)
+    }
+}
+
+fn index(lane: Lane) -> usize {
+    match lane {
+        Lane::Foreground => 0,
+        Lane::Background => 1,
     }
 }

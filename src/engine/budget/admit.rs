@@ -1,0 +1,226 @@
+//! May it go now, and if not, what binds it and until when?
+
+use super::{Budget, Row, Rules};
+use crate::engine::breaker::Gate;
+use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::cost::{Cost, CostSum, Unit};
+use crate::engine::lane::Lane;
+use crate::engine::ledger::Earliest;
+use crate::engine::limit::Limit;
+use crate::engine::policy::LanesMode;
+use crate::engine::time::Timestamp;
+
+/// By which rules a background operation is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// Its lane's own.
+    Ordinary,
+    /// The background floor is due: reserve, pace and share do not bind it this once.
+    Floor,
+}
+
+/// The binding constraint of a send that may not go yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) until: Timestamp,
+    pub(crate) constraint: Constraint,
+}
+
+impl Budget {
+    /// `None`: it may go now. Otherwise the latest of all its constraints.
+    pub(crate) fn wait(&self, now: Timestamp, lane: Lane, cost: &Cost, grant: Grant, rules: Rules<'_>) -> Option<Wait> {
+        let mut latest: Option<Constraint> = None;
+        self.constraints(now, lane, cost, grant, rules, &mut |constraint| {
+            if latest.is_none_or(|other| constraint.ready_at > other.ready_at) {
+                latest = Some(constraint);
+            }
+        });
+        latest.map(|constraint| Wait { until: constraint.ready_at, constraint })
+    }
+
+    /// Every constraint that keeps such a send from going now, each with its own instant.
+    pub(crate) fn constraints(
+        &self,
+        now: Timestamp,
+        lane: Lane,
+        cost: &Cost,
+        grant: Grant,
+        rules: Rules<'_>,
+        each: &mut dyn FnMut(Constraint),
+    ) {
+        let mut put = |wall, ready_at| {
+            each(Constraint { wall, scope: self.scope().kind(), ready_at, binding: false });
+        };
+        if let Some(until) = self.hold_until(now) {
+            put(Wall::Hold, until);
+        }
+        match self.breaker.gate(now, self.in_flight) {
+            Gate::Pass | Gate::Probe => {}
+            Gate::Paced { ready_at } if ready_at <= now => {}
+            Gate::Paced { ready_at } => put(Wall::Ramp, ready_at),
+            Gate::ProbeInFlight { until } => put(Wall::Probe, until),
+            Gate::Blocked { until, wall } => put(wall, until),
+        }
+        if lane == Lane::Background
+            && let Some(until) = self.breaker.background_paused(now)
+        {
+            put(Wall::Cooldown, until);
+        }
+        if !self.concurrency.may_start(lane, now) {
+            // A completion frees a slot, which no timer can tell; this is the latest it can come.
+            let latest = now.after(rules.guard.request_deadline_max);
+            put(Wall::InFlight, self.concurrency.deadline().map_or(latest, |at| at.min(latest)));
+        }
+        for (index, row) in self.rows.iter().enumerate() {
+            let limit = row.ledger.limit();
+            let units = cost.of(limit.unit());
+            if units > 0 {
+                let ask = Ask { now, units, amount: self.breaker.amount(now, index, limit.amount()), rules };
+                match (lane, grant) {
+                    (Lane::Foreground, _) | (_, Grant::Floor) => row.window(&ask, &mut put),
+                    (Lane::Background, Grant::Ordinary) => row.background(&ask, &mut put),
+                }
+            }
+        }
+    }
+
+    /// When everything ahead of a send can have gone and it can go too, at the earliest: a lower bound, since what is
+    /// ahead beyond one window's worth needs that many whole windows.
+    pub(crate) fn behind(
+        &self,
+        now: Timestamp,
+        lane: Lane,
+        ahead: &CostSum,
+        cost: &Cost,
+        rules: Rules<'_>,
+        each: &mut dyn FnMut(Constraint),
+    ) {
+        let mut latest = now;
+        for (index, limit) in self.limits().iter().enumerate() {
+            let units = cost.of(limit.unit());
+            let mut amount = self.breaker.amount(now, index, limit.amount());
+            if lane == Lane::Background {
+                let reserve = self.rows.get(index).map(|row| row.share.reserve(now, amount, limit, rules.lanes));
+                amount = amount.saturating_sub(reserve.unwrap_or(0));
+            }
+            let (amount, total) = (amount.max(units).max(1), ahead.of(limit.unit()).saturating_add(units));
+            if units == 0 || total == 0 {
+                continue;
+            }
+            let (windows, rest) = ((total - 1) / amount, (total - 1) % amount + 1);
+            let earliest = self.rows.get(index).map(|row| row.ledger.earliest(now, rest, amount));
+            let start = earliest.and_then(instant).unwrap_or(now);
+            let span = limit.window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
+            latest = latest.max(start.after(span));
+        }
+        if latest > now {
+            each(Constraint { wall: Wall::Queue, scope: self.scope().kind(), ready_at: latest, binding: false });
+        }
+    }
+
+    /// Whether a later, lighter operation may pass a blocked head without postponing it: with both charged, the head
+    /// must still fit at the instant it fits alone.
+    pub(crate) fn keeps_instant(
+        &self,
+        now: Timestamp,
+        lane: Lane,
+        head: &Cost,
+        passing: &Cost,
+        at: Timestamp,
+        rules: Rules<'_>,
+    ) -> bool {
+        let mut both = *head;
+        both.requests = both.requests.saturating_add(passing.requests);
+        both.recipients = both.recipients.saturating_add(passing.recipients);
+        both.external_recipients = both.external_recipients.saturating_add(passing.external_recipients);
+        both.quota_units = both.quota_units.saturating_add(passing.quota_units);
+        both.bytes = both.bytes.saturating_add(passing.bytes);
+        let mut connections = self.concurrency.clone();
+        connections.on_start(lane);
+        let mut kept = connections.may_start(lane, now);
+        for (index, row) in self.rows.iter().enumerate() {
+            let limit = row.ledger.limit();
+            let amount = self.breaker.amount(now, index, limit.amount());
+            let units = both.of(limit.unit());
+            if passing.of(limit.unit()) > 0 && units <= limit.amount() {
+                let ask = Ask { now, units, amount, rules };
+                let mut put = |_wall, ready_at: Timestamp| kept &= ready_at <= at;
+                match lane {
+                    Lane::Foreground => row.window(&ask, &mut put),
+                    Lane::Background => row.background(&ask, &mut put),
+                }
+            } else if passing.of(limit.unit()) > 0 {
+                kept = false;
+            }
+        }
+        kept
+    }
+
+    /// The limit that can never hold `cost`, if there is one: its index, the cost there, and the most that fits.
+    pub(crate) fn never(&self, cost: &Cost, rules: Rules<'_>) -> Option<(Limit, u64, u64)> {
+        self.limits().iter().find_map(|limit| {
+            let units = cost.of(limit.unit());
+            let capacity = crate::engine::ledger::Ledger::new(*limit, rules.guard).capacity();
+            (units > capacity).then_some((*limit, units, capacity))
+        })
+    }
+}
+
+/// What is asked of one row.
+struct Ask<'a> {
+    now: Timestamp,
+    units: u64,
+    /// N', the effective amount.
+    amount: u64,
+    rules: Rules<'a>,
+}
+
+impl Row {
+    /// The window alone: what foreground is judged by.
+    fn window(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Timestamp)) {
+        let (unit, seconds) = self.label();
+        // A cost above a lowered ceiling goes when the window is empty: it would starve otherwise.
+        let earliest = self.ledger.earliest(ask.now, ask.units, ask.amount.max(ask.units));
+        if let Some(ready_at) = instant(earliest) {
+            put(Wall::Window { unit, seconds }, ready_at);
+        }
+    }
+
+    /// The window less the reserve, the pace and, while foreground wants the rest, the share.
+    fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Timestamp)) {
+        let (unit, seconds) = self.label();
+        let (limit, lanes, guard) = (self.ledger.limit(), ask.rules.lanes, ask.rules.guard);
+        let reserve = self.share.reserve(ask.now, ask.amount, &limit, lanes);
+        // A cost above what the reserve leaves goes when the window is otherwise empty: it would starve otherwise.
+        let room = ask.amount.saturating_sub(reserve).max(ask.units);
+        if let Some(ready_at) = instant(self.ledger.earliest(ask.now, ask.units, room)) {
+            self.window(ask, put);
+            put(Wall::Reserve { unit, seconds }, ready_at);
+        }
+        let paced = self.share.background_earliest(ask.now, ask.units, ask.amount, &limit, lanes, guard);
+        if let Some(ready_at) = paced.filter(|ready_at| *ready_at > ask.now) {
+            put(Wall::Pace { unit, seconds }, ready_at);
+        }
+        if let Some(share) = self.share.share_amount(ask.now, ask.amount, &limit, lanes) {
+            let earliest = self.ledger.earliest_of(Lane::Background, ask.now, ask.units, share.max(ask.units));
+            if let Some(ready_at) = instant(earliest) {
+                let over = self.share.contended_until(&limit).unwrap_or(Timestamp::NEVER);
+                let over = if lanes.mode == LanesMode::HardCap { Timestamp::NEVER } else { over };
+                put(Wall::Share { unit, seconds }, ready_at.min(over));
+            }
+        }
+    }
+
+    fn label(&self) -> (Unit, u32) {
+        let limit = self.ledger.limit();
+        (limit.unit(), u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX))
+    }
+}
+
+fn instant(earliest: Earliest) -> Option<Timestamp> {
+    match earliest {
+        Earliest::Now => None,
+        Earliest::At(at) | Earliest::AfterCompletion { at_most: at } => Some(at),
+        Earliest::Never { .. } => Some(Timestamp::NEVER),
+    }
+}

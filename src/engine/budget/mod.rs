@@ -1,0 +1,271 @@
+//! The budget of one scope: its windows, its connections, its breaker; one decision over all of them.
+//!
+//! A mailbox has one, the application has one, and each tenant has one. Admission asks every constraint and takes
+//! the **latest**; the same walk answers `explain`, so what people are told is what was decided. The breaker lives
+//! here, beside the windows, because a 429 and the next admission must not race: whoever owns the scope sees the
+//! refusal before it can grant again.
+//!
+//! Rows are made when the scope is first used and dropped when nothing in them counts any more: an idle mailbox
+//! owns no windows. An empty window admits everything that was not refused at the door, so their absence changes no
+//! decision.
+
+mod admit;
+mod settle;
+
+use std::time::Duration;
+
+use super::breaker::{Breaker, BreakerFacts, Concurrency, Gate};
+use super::cost::{Cost, Unit};
+use super::event::Event;
+use super::lane::Lane;
+use super::lanes::Share;
+use super::ledger::{Earliest, Ledger};
+use super::limit::Limit;
+use super::policy::{BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
+use super::scope::Scope;
+use super::time::Timestamp;
+
+pub(crate) use admit::{Grant, Wait};
+pub(crate) use settle::Blame;
+
+/// The numbers a decision needs, borrowed from whichever policy holds them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules<'a> {
+    pub(crate) guard: &'a GuardPolicy,
+    pub(crate) lanes: &'a LanesPolicy,
+    pub(crate) breaker: &'a BreakerPolicy,
+}
+
+impl<'a> From<&'a MailboxPolicy> for Rules<'a> {
+    fn from(policy: &'a MailboxPolicy) -> Self {
+        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker }
+    }
+}
+
+impl<'a> From<&'a SharedPolicy> for Rules<'a> {
+    fn from(policy: &'a SharedPolicy) -> Self {
+        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker }
+    }
+}
+
+/// One limit: its record, and how the lanes share it.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) ledger: Ledger,
+    pub(crate) share: Share,
+}
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Box<[Limit]>,
+    rows: Vec<Row>,
+    concurrency: Concurrency,
+    breaker: Breaker,
+    /// An operator's hold of the whole scope; [`Timestamp::EPOCH`] when there is none.
+    hold_until: Timestamp,
+    /// Since when foreground could have been seen here; outlives the rows.
+    known_since: Timestamp,
+    /// Attempts and reservations not yet settled, lingering slots not counted.
+    in_flight: u32,
+}
+
+impl Budget {
+    pub(crate) fn new(scope: Scope, policy: &ScopePolicy) -> Self {
+        Self {
+            breaker: Breaker::new(scope),
+            limits: policy.limits.clone().into_boxed_slice(),
+            rows: Vec::new(),
+            concurrency: Concurrency::new(policy.concurrency),
+            hold_until: Timestamp::EPOCH,
+            known_since: Timestamp::NEVER,
+            in_flight: 0,
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        self.breaker.scope()
+    }
+
+    pub(crate) fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// New limits. Rows of limits that stay keep their entries; a limit that goes takes its record along; a new one
+    /// starts empty, except that a changed amount or kind of the same unit and window keeps what was counted.
+    pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, guard: &GuardPolicy) {
+        self.concurrency.set_limit(policy.concurrency);
+        if *self.limits != *policy.limits {
+            self.breaker.forget_limits();
+        }
+        if self.rows.is_empty() {
+            self.limits = policy.limits.clone().into_boxed_slice();
+            return;
+        }
+        let mut old: Vec<Option<Row>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        for limit in &policy.limits {
+            let same = |row: &Option<Row>| {
+                row.as_ref().is_some_and(|row| {
+                    let before = row.ledger.limit();
+                    before.unit() == limit.unit() && before.window() == limit.window()
+                })
+            };
+            let kept = old.iter().position(same).and_then(|at| old[at].take());
+            let mut row = kept.unwrap_or_else(|| Row::new(*limit, guard, self.known_since));
+            if row.ledger.limit() != *limit {
+                row.ledger.set_limit(now, *limit, guard);
+            }
+            self.rows.push(row);
+        }
+        self.limits = policy.limits.clone().into_boxed_slice();
+    }
+
+    /// A foreground operation of this cost was submitted: the reserve learns what foreground needs.
+    pub(crate) fn on_foreground_arrival(&mut self, now: Timestamp, cost: &Cost, rules: Rules<'_>) {
+        self.make_rows(rules.guard);
+        for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
+            row.share.on_foreground_arrival(now, cost.of(limit.unit()), limit, rules.lanes);
+        }
+    }
+
+    /// A foreground operation is ready and could not go: the limits in its way are contended.
+    pub(crate) fn on_foreground_backlog(&mut self, now: Timestamp, cost: &Cost) {
+        for index in 0..self.rows.len() {
+            let amount = self.amount(now, index);
+            let row = &mut self.rows[index];
+            let units = cost.of(row.ledger.limit().unit());
+            if units > 0 && row.ledger.earliest(now, units, amount.max(units)) != Earliest::Now {
+                row.share.on_foreground_backlog(now);
+            }
+        }
+    }
+
+    /// The dominant share of a cost: the largest part of any window that it takes, in parts per million, at least 1.
+    pub(crate) fn dominant(&self, cost: &Cost) -> u64 {
+        let part = |limit: &Limit| {
+            let wide = u128::from(cost.of(limit.unit())) * 1_000_000 / u128::from(limit.amount());
+            u64::try_from(wide).unwrap_or(u64::MAX)
+        };
+        self.limits.iter().map(part).max().unwrap_or(1).max(1)
+    }
+
+    /// An operator stops or frees the whole scope.
+    pub(crate) fn hold(&mut self, until: Timestamp) {
+        self.hold_until = until;
+    }
+
+    pub(crate) fn hold_until(&self, now: Timestamp) -> Option<Timestamp> {
+        (self.hold_until > now).then_some(self.hold_until)
+    }
+
+    /// Until when nothing at all may leave, if so: an open breaker or an operator's hold.
+    pub(crate) fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let breaker = match self.breaker.gate(now, self.in_flight) {
+            Gate::Blocked { until, .. } => Some(until),
+            _ => None,
+        };
+        breaker.max(self.hold_until(now))
+    }
+
+    pub(crate) fn trip(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
+        self.breaker.trip(now, until, waiting, events);
+    }
+
+    pub(crate) fn close_breaker(&mut self, now: Timestamp, events: &mut Vec<Event>) {
+        self.breaker.close(now, events);
+    }
+
+    /// The breaker's and the connections' own deadlines have come.
+    pub(crate) fn wake(&mut self, now: Timestamp, rules: Rules<'_>, waiting: u32, events: &mut Vec<Event>) {
+        self.breaker.on_wake(now, rules.breaker, waiting, events);
+        self.concurrency.on_wake(now, rules.breaker);
+    }
+
+    /// When to call [`Budget::wake`] by itself.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        let hold =
+            (self.hold_until != Timestamp::EPOCH && self.hold_until != Timestamp::NEVER).then_some(self.hold_until);
+        [self.breaker.deadline(), self.concurrency.deadline(), hold].into_iter().flatten().min()
+    }
+
+    /// Drops rows in which nothing counts any more.
+    pub(crate) fn shrink(&mut self, now: Timestamp, rules: Rules<'_>) {
+        for row in &mut self.rows {
+            row.ledger.expire(now);
+        }
+        let quiet = |row: &Row| row.ledger.used(now) == 0 && row.share.is_quiet(now, &row.ledger.limit(), rules.lanes);
+        if self.rows.iter().all(quiet) {
+            self.known_since = self.rows.iter().map(|row| row.share.started_at()).fold(self.known_since, Ord::min);
+            self.rows = Vec::new();
+        }
+    }
+
+    /// Whether nothing here would be lost with the scope: no charge counts, no breaker remembers, nobody holds it.
+    pub(crate) fn is_blank(&self, now: Timestamp) -> bool {
+        self.rows.iter().all(|row| row.ledger.used(now) == 0)
+            && self.breaker.is_quiet(now)
+            && self.in_flight == 0
+            && self.hold_until <= now
+    }
+
+    pub(crate) fn breaker_facts(&self, now: Timestamp) -> BreakerFacts {
+        self.breaker.facts(now)
+    }
+
+    pub(crate) fn is_troubled(&self, now: Timestamp) -> bool {
+        !self.breaker.is_quiet(now) || self.hold_until > now
+    }
+
+    /// The span between two sends at the admitted rate: that of the slowest limit on requests.
+    pub(crate) fn gap(&self, now: Timestamp) -> Duration {
+        let gap = |(index, limit): (usize, &Limit)| {
+            let amount = u32::try_from(self.amount(now, index)).unwrap_or(u32::MAX).max(1);
+            (limit.unit() == Unit::Requests).then_some(limit.window() / amount)
+        };
+        self.limits.iter().enumerate().filter_map(gap).max().unwrap_or_default()
+    }
+
+    /// Attempts in flight per lane, foreground first.
+    pub(crate) fn in_flight_per_lane(&self) -> [u32; 2] {
+        self.concurrency.in_flight()
+    }
+
+    /// C: most attempts in flight now.
+    pub(crate) fn concurrency(&self) -> Option<u32> {
+        self.concurrency.limit()
+    }
+
+    /// Puts a charge back that an earlier life of this scope made.
+    pub(crate) fn restore(&mut self, lane: Lane, cost: &Cost, counts_until: Timestamp, guard: &GuardPolicy) {
+        self.known_since = self.known_since.min(counts_until);
+        self.make_rows(guard);
+        for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
+            row.ledger.restore(lane, cost.of(limit.unit()), counts_until);
+        }
+    }
+
+    /// One row per limit, for facts; empty when nothing was ever used.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// N': what is in force of a declared amount.
+    pub(crate) fn amount(&self, now: Timestamp, index: usize) -> u64 {
+        self.limits.get(index).map_or(0, |limit| self.breaker.amount(now, index, limit.amount()))
+    }
+
+    fn make_rows(&mut self, guard: &GuardPolicy) {
+        if self.rows.is_empty() {
+            self.rows = self.limits.iter().map(|limit| Row::new(*limit, guard, self.known_since)).collect();
+        }
+    }
+}
+
+impl Row {
+    fn new(limit: Limit, guard: &GuardPolicy, known_since: Timestamp) -> Self {
+        Self { ledger: Ledger::new(limit, guard), share: Share::since(known_since) }
+    }
+}

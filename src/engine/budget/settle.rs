@@ -1,0 +1,128 @@
+//! Charging a budget, and what becomes of the charge (the release table).
+
+use super::{Budget, Rules};
+use crate::engine::breaker::LimitUse;
+use crate::engine::cost::Cost;
+use crate::engine::event::Event;
+use crate::engine::lane::Lane;
+use crate::engine::ledger::Counted;
+use crate::engine::settlement::{self, Charge, Slot};
+use crate::engine::time::Timestamp;
+use crate::engine::verdict::{Answer, ThrottleKind, Verdict};
+
+/// Whether an answer is about this scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// It feeds this scope's breaker.
+    Here,
+    /// It only settles the charge.
+    Elsewhere,
+}
+
+impl Budget {
+    /// Charges every window and takes a connection. The caller has asked [`Budget::wait`] at the same instant.
+    pub(crate) fn reserve(&mut self, now: Timestamp, lane: Lane, cost: &Cost, rules: Rules<'_>) {
+        self.make_rows(rules.guard);
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.concurrency.on_start(lane);
+        self.breaker.on_start(now, rules.breaker, &self.limits);
+        for (index, row) in self.rows.iter_mut().enumerate() {
+            let limit = row.ledger.limit();
+            let units = cost.of(limit.unit());
+            row.ledger.reserve(now, lane, units);
+            if lane == Lane::Background && units > 0 {
+                let amount = self.breaker.amount(now, index, limit.amount());
+                row.share.on_background_grant(now, units, amount, &limit, rules.lanes, rules.guard);
+            }
+        }
+    }
+
+    /// Nothing was sent: everything comes back.
+    pub(crate) fn release(&mut self, now: Timestamp, lane: Lane, cost: &Cost, rules: Rules<'_>) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.concurrency.on_finish(lane);
+        self.breaker.on_never_sent(now);
+        for index in 0..self.rows.len() {
+            self.give_back(now, lane, cost, index, rules);
+        }
+    }
+
+    /// An attempt ended.
+    #[expect(clippy::too_many_arguments, reason = "one call settles every part of one attempt")]
+    pub(crate) fn settle(
+        &mut self,
+        now: Timestamp,
+        lane: Lane,
+        cost: &Cost,
+        sent_at: Timestamp,
+        answer: &Answer,
+        blame: Blame,
+        rules: Rules<'_>,
+        waiting: u32,
+        events: &mut Vec<Event>,
+    ) {
+        let at = self.scope().kind();
+        let settlement = settlement::settle(answer, at, sent_at, now, rules.guard.request_deadline_max);
+        let counted = match answer.verdict {
+            Verdict::Accepted => Counted::Accepted,
+            _ => Counted::Refused,
+        };
+        // Asked first: without a declared limit the breaker learns C from what is in flight.
+        match blame {
+            Blame::Here => self.learn(now, sent_at, answer, rules, waiting, events),
+            Blame::Elsewhere => self.breaker.on_elsewhere(now, sent_at),
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match settlement.slot {
+            Slot::Free => self.concurrency.on_finish(lane),
+            Slot::Linger(until) => self.concurrency.on_linger(lane, now, until),
+        }
+        for index in 0..self.rows.len() {
+            let unit = self.limits[index].unit();
+            match settlement.of(unit) {
+                Charge::Release => self.give_back(now, lane, cost, index, rules),
+                Charge::CountUntil(until) => {
+                    self.rows[index].ledger.complete(now, lane, cost.of(unit), sent_at, until, counted);
+                }
+            }
+        }
+    }
+
+    /// What an answer teaches the breaker of this scope, whether or not a charge stands behind it.
+    pub(crate) fn learn(
+        &mut self,
+        now: Timestamp,
+        sent_at: Timestamp,
+        answer: &Answer,
+        rules: Rules<'_>,
+        waiting: u32,
+        events: &mut Vec<Event>,
+    ) {
+        if let Verdict::Throttled(throttle) = &answer.verdict
+            && throttle.kind == ThrottleKind::Concurrency
+        {
+            self.concurrency.on_concurrency_throttle(now, sent_at, rules.breaker);
+        }
+        let rows = &self.rows;
+        let uses = || {
+            let one = |row: &super::Row| LimitUse {
+                limit: row.ledger.limit(),
+                used: row.ledger.used(now),
+                accepted: row.ledger.accepted(now),
+            };
+            rows.iter().map(one).collect()
+        };
+        self.breaker.on_answer(now, sent_at, answer, uses, rules.breaker, waiting, events);
+    }
+
+    fn give_back(&mut self, now: Timestamp, lane: Lane, cost: &Cost, index: usize, rules: Rules<'_>) {
+        let limit = self.limits[index];
+        let units = cost.of(limit.unit());
+        let amount = self.breaker.amount(now, index, limit.amount());
+        let row = &mut self.rows[index];
+        row.ledger.release(now, lane, units);
+        if lane == Lane::Background && units > 0 {
+            row.share.undo_background_grant(now, units, amount, &limit, rules.lanes, rules.guard);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! One operation inside the mailbox, and where it stands.
+
+use crate::engine::cost::Cost;
+use crate::engine::operation::{Operation, OperationState, Transition};
+use crate::engine::time::Timestamp;
+use crate::engine::verdict::ThrottleKind;
+
+/// One operation the mailbox is responsible for.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) operation: Operation,
+    pub(super) state: OperationState,
+    pub(super) step: Step,
+    /// Its place in the due table; [`Timestamp::NEVER`] when it has none.
+    pub(super) due_at: Timestamp,
+    /// Attempt rows written, 429s included.
+    pub(super) rows: u32,
+    /// Attempts in a row that never left the machine: the exponent of their backoff.
+    pub(super) voids: u32,
+    pub(super) cancel: CancelRequest,
+    pub(super) throttled: Option<ThrottleKind>,
+    /// HTTP status or SMTP code of the last attempt.
+    pub(super) status: Option<u16>,
+}
+
+/// Whether somebody asked for the operation to be stopped while its attempt was live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CancelRequest {
+    No,
+    Requested,
+}
+
+/// Where an operation stands between two inputs. Finer than its durable state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Waits for its own instant: not-before or backoff. In the `due` table.
+    Delayed,
+    /// In its lane's queue.
+    Queued,
+    /// Stopped by an operator's hold on it, its tenant or its campaign.
+    Held,
+    /// Charged here; the shared scopes were asked.
+    Reserving,
+    /// Not charged here; the shared scopes grant it when they have room.
+    Waiting,
+    /// Charged everywhere; the attempt row is being written.
+    Claiming { shared: Shared },
+    /// The attempt is live, or the permit is out.
+    Attempting { sent_at: Timestamp, shared: Shared },
+    /// It may have been accepted. In the `due` table for its next look-up.
+    Unknown { since: Timestamp, looks: u8, absent: u8 },
+}
+
+/// Whether the shared scopes hold a reservation for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shared {
+    Reserved,
+    NotAsked,
+}
+
+impl Entry {
+    pub(super) fn new(operation: Operation) -> Self {
+        let state = if operation.not_before > operation.submitted_at {
+            OperationState::Admitted
+        } else {
+            OperationState::Queued
+        };
+        Self {
+            operation,
+            state,
+            step: Step::Delayed,
+            due_at: Timestamp::NEVER,
+            rows: 0,
+            voids: 0,
+            cancel: CancelRequest::No,
+            throttled: None,
+            status: None,
+        }
+    }
+
+    pub(super) fn cost(&self) -> Cost {
+        self.operation.cost
+    }
+
+    /// Moves the state along `transition`.
+    pub(super) fn apply(&mut self, transition: Transition) {
+        match transition.apply(self.state) {
+            Ok(state) => self.state = state,
+            // A transition that is not listed is a bug of this engine; the state it left stays, so nothing is lost.
+            Err(illegal) => debug_assert!(false, "{illegal}"),
+        }
+    }
+}

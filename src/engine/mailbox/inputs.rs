@@ -1,0 +1,235 @@
+//! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
+
+use super::entry::{CancelRequest, Entry, Shared, Step};
+use super::table::End;
+use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
+use crate::engine::budget::Grant;
+use crate::engine::constraint::Constraint;
+use crate::engine::lane::Lane;
+use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
+use crate::engine::retry::backoff;
+use crate::engine::time::Timestamp;
+
+impl Mailbox {
+    pub(super) fn take(&mut self, now: Timestamp, input: Input) {
+        match input {
+            Input::Enqueue(operation) => self.enqueue(now, operation),
+            Input::Granted { key } => self.granted(now, key),
+            Input::Waiting { key, until: _, constraint } => self.waiting(now, key, constraint),
+            Input::AskShared(ask) => self.ask = ask,
+            Input::Claimed { key } => self.claimed(now, key),
+            Input::ClaimFailed { key, transient } => self.claim_failed(now, key, transient),
+            Input::Finished { key, answer } => self.finished(now, key, answer),
+            Input::Resolved { key, accepted } => self.resolved(now, key, accepted),
+            Input::Cancel { key } => self.cancel(now, key),
+            Input::Hold(hold) => self.hold(now, hold),
+            Input::Resume(target) => self.resume(now, &target),
+            Input::Trip { until } => {
+                let waiting = self.waiting_count();
+                self.budget.trip(now, until, waiting, &mut self.events);
+            }
+            Input::CloseBreaker => self.budget.close_breaker(now, &mut self.events),
+            Input::Reconfigure(policy) => {
+                self.budget.reconfigure(now, &policy.scope, &policy.guard);
+                self.table.set_bypass_max(policy.lanes.bypass_max);
+                self.policy = policy;
+            }
+            Input::Wake => {}
+        }
+    }
+
+    fn enqueue(&mut self, now: Timestamp, operation: Operation) {
+        let key = operation.key;
+        if operation.lane == Lane::Foreground {
+            self.budget.on_foreground_arrival(now, &operation.cost, Self::rules(&self.policy));
+        }
+        let (not_before, entry) = (operation.not_before, Entry::new(operation));
+        self.table.insert(entry);
+        if not_before > now {
+            self.table.delay(key, not_before, Step::Delayed);
+        } else {
+            self.ready(now, key, End::Tail);
+        }
+    }
+
+    /// An operation's own instant has come: into its lane, unless somebody holds it.
+    pub(super) fn ready(&mut self, now: Timestamp, key: OperationKey, end: End) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        if entry.state == OperationState::Admitted {
+            entry.apply(Transition::Enqueue);
+            self.record(now, key, Transition::Enqueue, None);
+        }
+        let Some(entry) = self.table.get(key) else { return };
+        if self.holds.iter().any(|hold| hold.target.covers(&entry.operation)) {
+            self.table.delay(key, Timestamp::NEVER, Step::Held);
+        } else {
+            let dominant = self.budget.dominant(&entry.cost());
+            self.table.queue(key, dominant, end);
+        }
+    }
+
+    fn granted(&mut self, now: Timestamp, key: OperationKey) {
+        self.shared_waits.remove(&key);
+        let Some(entry) = self.table.get(key) else { return };
+        let (lane, cost, step) = (entry.operation.lane, entry.cost(), entry.step);
+        match step {
+            Step::Reserving => self.claim(now, key, Shared::Reserved),
+            Step::Waiting if self.may_use_grant(now, key) => {
+                self.budget.reserve(now, lane, &cost, Self::rules(&self.policy));
+                self.floor.on_grant(now, lane);
+                self.claim(now, key, Shared::Reserved);
+            }
+            Step::Waiting => {
+                self.give_back_shared(key);
+                let dominant = self.budget.dominant(&cost);
+                self.table.requeue_unsent(key, dominant);
+            }
+            _ => {}
+        }
+    }
+
+    /// A late grant is used only if the operation is still the one this mailbox would send now.
+    fn may_use_grant(&mut self, now: Timestamp, key: OperationKey) -> bool {
+        let Some(entry) = self.table.get(key) else { return false };
+        let (lane, cost) = (entry.operation.lane, entry.cost());
+        if lane == Lane::Background && self.peek(Lane::Foreground).is_some() {
+            return false;
+        }
+        self.budget.wait(now, lane, &cost, Grant::Ordinary, Self::rules(&self.policy)).is_none()
+    }
+
+    fn waiting(&mut self, now: Timestamp, key: OperationKey, constraint: Constraint) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        if entry.step != Step::Reserving {
+            return;
+        }
+        entry.step = Step::Waiting;
+        let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
+        let cancelled = entry.cancel == CancelRequest::Requested;
+        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        let queue = (lane, tenant);
+        self.shared_waits.insert(key, SharedWait { queue, constraint });
+        if cancelled {
+            self.end_cancelled(now, key);
+        }
+    }
+
+    /// Everything is charged: write the attempt row, or hand the permit over.
+    pub(super) fn claim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        if entry.cancel == CancelRequest::Requested || entry.operation.deadline <= now {
+            self.unclaim(now, key, shared);
+            self.again(now, key, None);
+            return;
+        }
+        entry.rows = entry.rows.saturating_add(1);
+        entry.apply(Transition::Claim);
+        match entry.operation.kind {
+            OperationKind::Send => {
+                entry.step = Step::Claiming { shared };
+                self.effects.push_back(Effect::Claim { key, attempt: entry.rows });
+            }
+            OperationKind::Permit => {
+                entry.step = Step::Attempting { sent_at: now, shared };
+                self.effects.push_back(Effect::Grant { key });
+            }
+        }
+    }
+
+    fn claimed(&mut self, now: Timestamp, key: OperationKey) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let Step::Claiming { shared } = entry.step else { return };
+        let unwanted = entry.cancel == CancelRequest::Requested || entry.operation.deadline <= now;
+        if unwanted || self.budget.shut_until(now).is_some() {
+            // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
+            self.void(now, key, shared, now);
+            return;
+        }
+        entry.step = Step::Attempting { sent_at: now, shared };
+        let deadline = now.after(self.policy.retry.attempt_timeout.min(self.policy.guard.request_deadline_max));
+        self.effects.push_back(Effect::Send { key, attempt: entry.rows, deadline });
+    }
+
+    fn claim_failed(&mut self, now: Timestamp, key: OperationKey, transient: bool) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let Step::Claiming { shared } = entry.step else { return };
+        entry.apply(Transition::Void);
+        entry.voids = entry.voids.saturating_add(1);
+        let retry_at = now.after(backoff(&self.policy.retry, entry.operation.id_hash, entry.voids));
+        self.unclaim(now, key, shared);
+        if transient {
+            self.again(now, key, Some(retry_at));
+        } else {
+            self.end_cancelled(now, key);
+        }
+    }
+
+    /// The attempt row is void: no byte left the machine. The operation goes on at `at`.
+    pub(super) fn void(&mut self, now: Timestamp, key: OperationKey, shared: Shared, at: Timestamp) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        entry.apply(Transition::Void);
+        self.unclaim(now, key, shared);
+        self.record(now, key, Transition::Void, (at > now).then_some(at));
+        self.again(now, key, Some(at));
+    }
+
+    /// Gives back what was charged, here and at the shared scopes.
+    fn unclaim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
+        let Some(entry) = self.table.get(key) else { return };
+        let (lane, cost) = (entry.operation.lane, entry.cost());
+        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        if shared == Shared::Reserved {
+            self.give_back_shared(key);
+        }
+    }
+
+    pub(super) fn give_back_shared(&mut self, key: OperationKey) {
+        self.shared_waits.remove(&key);
+        if let Some(entry) = self.table.get(key) {
+            self.effects.push_back(Effect::Return { key, tenant: entry.operation.tenant.clone() });
+        }
+    }
+
+    /// The operation has ended as cancelled.
+    pub(super) fn end_cancelled(&mut self, now: Timestamp, key: OperationKey) {
+        if self.table.get(key).is_some_and(|entry| entry.step == Step::Waiting) {
+            self.give_back_shared(key);
+        }
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.apply(Transition::Cancel);
+        }
+        self.end(now, key, Transition::Cancel, Outcome::Cancelled);
+    }
+
+    /// Records a final transition, answers the ticket, and forgets the operation.
+    pub(super) fn end(&mut self, now: Timestamp, key: OperationKey, transition: Transition, outcome: Outcome) {
+        self.record(now, key, transition, None);
+        if let (Some(Effect::Record(record)), Outcome::Accepted { provider_id, .. }) =
+            (self.effects.back_mut(), &outcome)
+        {
+            record.provider_id.clone_from(provider_id);
+        }
+        self.effects.push_back(Effect::Outcome { key, outcome });
+        self.table.remove(key);
+        if self.table.is_empty() {
+            self.budget.shrink(now, Self::rules(&self.policy));
+        }
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {
+        let Some(entry) = self.table.get(key) else { return };
+        if entry.operation.kind == OperationKind::Permit {
+            return;
+        }
+        self.effects.push_back(Effect::Record(Record {
+            key,
+            transition,
+            state: entry.state,
+            at,
+            next_at: next,
+            attempts: entry.operation.attempts,
+            status: entry.status,
+            provider_id: None,
+        }));
+    }
+}

@@ -1,0 +1,195 @@
+//! Looking without changing: may it come in, why does it wait, what is used.
+
+use std::time::Duration;
+
+use super::entry::{Entry, Step};
+use super::{Mailbox, MailboxFacts, Refusal, WindowFacts};
+use crate::engine::budget::Grant;
+use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::cost::{Cost, CostSum};
+use crate::engine::lane::Lane;
+use crate::engine::operation::{Operation, OperationKey};
+use crate::engine::scope::ScopeKind;
+use crate::engine::time::Timestamp;
+
+impl Mailbox {
+    /// Whether `operation` may be taken in at all. Changes nothing.
+    ///
+    /// `wait_max` is the caller's bound on a wait that is known now; waits that only show later are not refused.
+    ///
+    /// # Errors
+    /// A [`Refusal`], when the answer is no; nothing may be stored then.
+    pub fn check(&self, now: Timestamp, operation: &Operation, wait_max: Option<Duration>) -> Result<(), Refusal> {
+        let now = self.now.max(now);
+        if let Some((limit, cost, capacity)) = self.budget.never(&operation.cost, Self::rules(&self.policy)) {
+            let seconds = u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX);
+            let wall = Wall::Window { unit: limit.unit(), seconds };
+            let constraint = Constraint { wall, scope: ScopeKind::Mailbox, ready_at: Timestamp::NEVER, binding: true };
+            return Err(Refusal::CostAboveCapacity { constraint, cost, capacity });
+        }
+        self.check_room(now, operation.lane)?;
+        let (earliest, constraint) = self.known_wait(now, operation);
+        if earliest >= operation.deadline {
+            return Err(Refusal::DeadlineTooEarly { earliest, constraint });
+        }
+        match wait_max {
+            Some(most) if earliest > now.after(most) => {
+                Err(Refusal::WaitTooLong { retry_after: earliest.since(now), constraint })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_room(&self, now: Timestamp, lane: Lane) -> Result<(), Refusal> {
+        let depth_max = match lane {
+            Lane::Foreground => self.policy.queue.foreground_max,
+            Lane::Background => self.policy.queue.background_max,
+        };
+        if self.table.lane(lane).len() < depth_max as usize {
+            return Ok(());
+        }
+        // Room comes with the next send of that lane.
+        let next = self.pump_at.min(now.after(self.policy.resume.spread)).max(now.after(Duration::from_secs(1)));
+        Err(Refusal::QueueFull { retry_after: next.since(now), depth_max })
+    }
+
+    /// The earliest instant by what is known now: its own, the scope's, and that of everything ahead of it.
+    fn known_wait(&self, now: Timestamp, operation: &Operation) -> (Timestamp, Constraint) {
+        let mut ahead = *self.table.queued_cost(Lane::Foreground);
+        if operation.lane == Lane::Background {
+            ahead.merge(self.table.queued_cost(Lane::Background));
+        }
+        let own = Constraint {
+            wall: Wall::NotBefore,
+            scope: ScopeKind::Mailbox,
+            ready_at: operation.not_before.max(now),
+            binding: true,
+        };
+        let mut latest = own;
+        let mut keep = |constraint: Constraint| {
+            if constraint.ready_at > latest.ready_at {
+                latest = Constraint { binding: true, ..constraint };
+            }
+        };
+        let rules = Self::rules(&self.policy);
+        self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut keep);
+        self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut keep);
+        (latest.ready_at, latest)
+    }
+
+    /// Every constraint of an operation, or of the next send when `key` is `None`; the binding one is marked. Empty:
+    /// nothing keeps it (or it is not here).
+    #[must_use]
+    pub fn explain(&self, now: Timestamp, key: Option<OperationKey>) -> Vec<Constraint> {
+        let now = self.now.max(now);
+        let mut found = Vec::new();
+        match key.or_else(|| self.next_key()) {
+            Some(key) => {
+                if let Some(entry) = self.table.get(key) {
+                    self.explain_entry(now, entry, &mut found);
+                }
+            }
+            None => self.budget.constraints(
+                now,
+                Lane::Foreground,
+                &Cost::ONE_REQUEST,
+                Grant::Ordinary,
+                Self::rules(&self.policy),
+                &mut |constraint| found.push(constraint),
+            ),
+        }
+        mark_binding(&mut found);
+        found
+    }
+
+    fn explain_entry(&self, now: Timestamp, entry: &Entry, found: &mut Vec<Constraint>) {
+        let operation = &entry.operation;
+        let mut own = |wall, scope, ready_at| found.push(Constraint { wall, scope, ready_at, binding: false });
+        match entry.step {
+            Step::Attempting { .. } => return,
+            Step::Reserving | Step::Claiming { .. } => own(Wall::Step, ScopeKind::Mailbox, now),
+            Step::Unknown { .. } => return own(Wall::Step, ScopeKind::Mailbox, entry.due_at),
+            Step::Delayed if operation.not_before > now => {
+                own(Wall::NotBefore, ScopeKind::Mailbox, operation.not_before);
+            }
+            Step::Delayed => own(Wall::Backoff, ScopeKind::Mailbox, entry.due_at),
+            Step::Held => {
+                let covering = self.holds.iter().filter(|hold| hold.target.covers(operation));
+                let until = covering.map(|hold| hold.until).max().unwrap_or(Timestamp::NEVER);
+                own(Wall::Hold, ScopeKind::Mailbox, until);
+            }
+            Step::Waiting => {
+                if let Some(wait) = self.shared_waits.get(&operation.key) {
+                    own(wait.constraint.wall, wait.constraint.scope, wait.constraint.ready_at);
+                }
+            }
+            Step::Queued => {}
+        }
+        let rules = Self::rules(&self.policy);
+        let mut put = |constraint| found.push(constraint);
+        self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut put);
+        let ahead = self.ahead_of(operation);
+        if ahead != CostSum::default() {
+            self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut put);
+        }
+    }
+
+    /// What goes before an operation of this lane. Walks the lane: for people, not for the way of a send.
+    fn ahead_of(&self, operation: &Operation) -> CostSum {
+        let mut ahead = CostSum::default();
+        if operation.lane == Lane::Background {
+            ahead = *self.table.queued_cost(Lane::Foreground);
+        }
+        for item in self.table.lane(operation.lane).iter().filter(|item| item.key < operation.key) {
+            if let Some(entry) = self.table.get(item.key) {
+                ahead.add(&entry.operation.cost);
+            }
+        }
+        ahead
+    }
+
+    fn next_key(&self) -> Option<OperationKey> {
+        let first = |lane| self.table.lane(lane).iter().map(|item| item.key).min();
+        first(Lane::Foreground).or_else(|| first(Lane::Background))
+    }
+
+    /// The facts of this mailbox, for people.
+    #[must_use]
+    pub fn facts(&self, now: Timestamp) -> MailboxFacts {
+        let now = self.now.max(now);
+        let per_lane = |count: &dyn Fn(Lane) -> u32| Lane::ALL.map(count);
+        MailboxFacts {
+            scope: self.budget.scope().clone(),
+            waiting: per_lane(&|lane| u32::try_from(self.table.lane(lane).len()).unwrap_or(u32::MAX)),
+            oldest: Lane::ALL.map(|lane| self.table.lane(lane).oldest().map(|at| now.since(at))),
+            in_flight: self.budget.in_flight_per_lane(),
+            concurrency: self.budget.concurrency(),
+            windows: self.windows(now),
+            breaker: self.budget.breaker_facts(now),
+            constraints: self.explain(now, None),
+        }
+    }
+
+    fn windows(&self, now: Timestamp) -> Vec<WindowFacts> {
+        let fact = |(at, limit): (usize, &crate::engine::limit::Limit)| {
+            let effective = self.budget.amount(now, at);
+            match self.budget.rows().get(at) {
+                None => WindowFacts { limit: *limit, effective, used: [0, 0], reserve: 0 },
+                Some(row) => WindowFacts {
+                    limit: *limit,
+                    effective,
+                    used: Lane::ALL.map(|lane| row.ledger.used_by(lane, now)),
+                    reserve: row.share.reserve(now, effective, limit, &self.policy.lanes),
+                },
+            }
+        };
+        self.budget.limits().iter().enumerate().map(fact).collect()
+    }
+}
+
+fn mark_binding(found: &mut [Constraint]) {
+    let latest = found.iter().map(|constraint| constraint.ready_at).max();
+    if let Some(constraint) = found.iter_mut().find(|constraint| Some(constraint.ready_at) == latest) {
+        constraint.binding = true;
+    }
+}

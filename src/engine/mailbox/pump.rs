@@ -1,0 +1,188 @@
+//! The core loop: start everything that may go now, and name the instant for the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::entry::{Entry, Shared, Step};
+use super::table::End;
+use super::{AskShared, Effect, Mailbox};
+use crate::engine::budget::{Grant, Wait};
+use crate::engine::constraint::Wall;
+use crate::engine::event::Event;
+use crate::engine::lane::Lane;
+use crate::engine::lanes::Usable;
+use crate::engine::operation::{OperationKey, OperationState};
+use crate::engine::policy::MailboxPolicy;
+use crate::engine::time::Timestamp;
+
+/// What the loop found.
+enum Pick {
+    Go(OperationKey),
+    Wait(Wait),
+    Nothing,
+}
+
+impl Mailbox {
+    /// Works off every deadline that has come.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        let policy = Arc::clone(&self.policy);
+        if self.budget.deadline().is_some_and(|at| at <= now) {
+            let waiting = self.waiting_count();
+            self.budget.wake(now, Self::rules(&policy), waiting, &mut self.events);
+        }
+        self.expire_holds(now);
+        while let Some(key) = self.table.pop_deadline(now) {
+            self.deadline_passed(now, key);
+        }
+        while let Some(key) = self.table.pop_due(now) {
+            match self.table.get(key).map(|entry| (entry.step, entry.state)) {
+                // What is only admitted is new to its lane; what was there before goes first again.
+                Some((Step::Delayed, OperationState::Admitted)) => self.ready(now, key, End::Tail),
+                Some((Step::Delayed, _)) => self.ready(now, key, End::Head),
+                Some((Step::Unknown { .. }, _)) => self.look_up(now, key),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn pump(&mut self, now: Timestamp) {
+        self.pump_at = Timestamp::NEVER;
+        let policy = Arc::clone(&self.policy);
+        loop {
+            match self.pick(now, &policy) {
+                Pick::Go(key) => self.start(now, key, &policy),
+                Pick::Wait(wait) => {
+                    self.pump_at = wait.until;
+                    return;
+                }
+                Pick::Nothing => return,
+            }
+        }
+    }
+
+    /// Strict priority: background is looked at only when no foreground operation could use the slot (L3), the
+    /// floor excepted.
+    fn pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Pick {
+        if let Some(key) = self.peek(Lane::Foreground) {
+            if let Some(background) = self.floor_pick(now, policy) {
+                return Pick::Go(background);
+            }
+            let Some(wait) = self.wait_of(now, key, Grant::Ordinary, policy) else { return Pick::Go(key) };
+            if let Some(entry) = self.table.get(key) {
+                self.budget.on_foreground_backlog(now, &entry.operation.cost);
+            }
+            self.floor.on_foreground_backlog(now);
+            return self.pass_or_wait(now, key, wait, policy);
+        }
+        if self.table.lane(Lane::Foreground).is_empty() {
+            self.floor.on_foreground_idle();
+        }
+        let Some(key) = self.peek(Lane::Background) else { return Pick::Nothing };
+        match self.wait_of(now, key, Grant::Ordinary, policy) {
+            None => Pick::Go(key),
+            Some(wait) => self.pass_or_wait(now, key, wait, policy),
+        }
+    }
+
+    /// Foreground alone has filled the longest window's worth of grants: one background operation goes first.
+    fn floor_pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Option<OperationKey> {
+        let window = policy.scope.limits.iter().map(|limit| limit.window()).min().unwrap_or(Duration::ZERO);
+        if !self.floor.due(now, &policy.lanes, window) {
+            return None;
+        }
+        let key = self.peek(Lane::Background)?;
+        self.wait_of(now, key, Grant::Floor, policy).is_none().then_some(key)
+    }
+
+    /// A heavy head blocks lighter followers, except those that do not postpone it (bounded bypass, L9).
+    fn pass_or_wait(&mut self, now: Timestamp, head: OperationKey, wait: Wait, policy: &MailboxPolicy) -> Pick {
+        self.tell(head, &wait);
+        let Some((lane, head_cost)) = self.table.get(head).map(|entry| (entry.operation.lane, entry.cost())) else {
+            return Pick::Wait(wait);
+        };
+        let weighted = matches!(wait.constraint.wall, Wall::Window { .. } | Wall::Reserve { .. });
+        if !weighted || self.table.lane(lane).len() < 2 || policy.lanes.bypass_max == 0 {
+            return Pick::Wait(wait);
+        }
+        let (budget, waits, rules) = (&self.budget, &self.shared_waits, Self::rules(policy));
+        let passing = self.table.peek(lane, |item, entry: &Entry| {
+            if waits.values().any(|wait| wait.queue == (lane, item.tenant.clone())) {
+                return Usable::SkipTenant;
+            }
+            let cost = entry.cost();
+            let lighter = policy.scope.limits.iter().any(|limit| cost.of(limit.unit()) < head_cost.of(limit.unit()));
+            let passes = item.key != head
+                && lighter
+                && budget.wait(now, lane, &cost, Grant::Ordinary, rules).is_none()
+                && budget.keeps_instant(now, lane, &head_cost, &cost, wait.until, rules);
+            if passes { Usable::Yes } else { Usable::SkipOperation }
+        });
+        passing.map_or(Pick::Wait(wait), Pick::Go)
+    }
+
+    /// The next operation of a lane whose tenant is not already waiting at the shared scopes.
+    pub(super) fn peek(&mut self, lane: Lane) -> Option<OperationKey> {
+        if self.table.lane(lane).is_empty() {
+            return None;
+        }
+        let waits = &self.shared_waits;
+        self.table.peek(lane, |item, _| {
+            let behind = waits.values().any(|wait| wait.queue.0 == lane && wait.queue.1 == item.tenant);
+            if behind { Usable::SkipTenant } else { Usable::Yes }
+        })
+    }
+
+    pub(super) fn wait_of(
+        &self,
+        now: Timestamp,
+        key: OperationKey,
+        grant: Grant,
+        policy: &MailboxPolicy,
+    ) -> Option<Wait> {
+        let entry = self.table.get(key)?;
+        self.budget.wait(now, entry.operation.lane, &entry.operation.cost, grant, Self::rules(policy))
+    }
+
+    /// Charges the mailbox's own budget, then goes the way of the other scopes.
+    fn start(&mut self, now: Timestamp, key: OperationKey, policy: &MailboxPolicy) {
+        self.table.take(key);
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
+        entry.step = Step::Reserving;
+        self.budget.reserve(now, lane, &cost, Self::rules(policy));
+        self.floor.on_grant(now, lane);
+        self.told = None;
+        match self.ask {
+            AskShared::Always => self.effects.push_back(Effect::Reserve { key, lane, tenant, cost }),
+            AskShared::OnTrouble => self.claim(now, key, Shared::NotAsked),
+        }
+    }
+
+    /// One wait of one operation is one pair of events.
+    fn tell(&mut self, key: OperationKey, wait: &Wait) {
+        if self.told == Some((key, wait.constraint.wall)) {
+            return;
+        }
+        self.told = Some((key, wait.constraint.wall));
+        let Some(entry) = self.table.get(key) else { return };
+        let (lane, cost) = (entry.operation.lane, entry.cost());
+        let scope = self.budget.scope().clone();
+        let (wall, until) = (wait.constraint.wall, wait.until);
+        match wall {
+            Wall::Window { .. } | Wall::Reserve { .. } | Wall::Pace { .. } => {
+                self.events.push(Event::ReservationDenied { scope, wall, frees_at: until, lane, cost });
+            }
+            Wall::Share { .. } => {
+                let depth = u32::try_from(self.table.lane(Lane::Background).len()).unwrap_or(u32::MAX);
+                self.events.push(Event::BackgroundCapped { scope, share: self.policy.lanes.background_share, depth });
+            }
+            _ => {}
+        }
+        self.events.push(Event::OperationDeferred { key, lane, constraint: wait.constraint, until });
+    }
+
+    pub(super) fn waiting_count(&self) -> u32 {
+        let queued: usize = Lane::ALL.iter().map(|lane| self.table.lane(*lane).len()).sum();
+        u32::try_from(queued).unwrap_or(u32::MAX)
+    }
+}

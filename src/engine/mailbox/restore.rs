@@ -1,0 +1,99 @@
+//! A mailbox from what the outbox still knows: after a restart, or after its actor was lost.
+//!
+//! Charges come back from the attempt log, so a restart grants no free day. An attempt that was live is `unknown`
+//! from now on: its request may have reached the provider.
+
+use super::entry::{Entry, Step};
+use super::table::End;
+use super::{Mailbox, Outcome};
+use crate::engine::cost::Cost;
+use crate::engine::lane::Lane;
+use crate::engine::operation::{Operation, OperationState, Transition};
+use crate::engine::time::Timestamp;
+
+/// A live operation as the outbox has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredOperation {
+    /// What it is.
+    pub operation: Operation,
+    /// Where it was.
+    pub state: OperationState,
+    /// Its earliest next attempt, where it had one.
+    pub next_at: Option<Timestamp>,
+    /// Attempt rows written so far.
+    pub rows: u32,
+    /// When its state last changed.
+    pub changed_at: Timestamp,
+}
+
+/// An attempt as the log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// The lane it was charged to.
+    pub lane: Lane,
+    /// What it took.
+    pub cost: Cost,
+    /// When its row was written.
+    pub claimed_at: Timestamp,
+    /// When it ended; `None`: not known to have ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl Mailbox {
+    /// Puts back what an earlier life of this mailbox left: call once, before any input.
+    ///
+    /// Instants after `now` (the clock was set back between two lives) are taken as `now`: charges then count
+    /// longer than they must, never shorter.
+    pub fn restore(&mut self, now: Timestamp, operations: Vec<RestoredOperation>, attempts: &[PastAttempt]) {
+        self.now = self.now.max(now);
+        let linger = self.policy.guard.request_deadline_max;
+        for attempt in attempts {
+            let claimed_at = attempt.claimed_at.min(now);
+            let until = attempt.finished_at.map_or(claimed_at.after(linger), |at| at.min(now));
+            self.budget.restore(attempt.lane, &attempt.cost, until, &self.policy.guard);
+        }
+        let mut operations = operations;
+        operations.sort_unstable_by_key(|restored| restored.operation.key);
+        for restored in operations {
+            self.restore_one(now, restored);
+        }
+        self.sweep(now);
+        self.pump(now);
+        self.effects.extend(self.events.drain(..).map(super::Effect::Event));
+    }
+
+    fn restore_one(&mut self, now: Timestamp, restored: RestoredOperation) {
+        if restored.state.is_final() {
+            return;
+        }
+        let key = restored.operation.key;
+        let mut entry = Entry::new(restored.operation);
+        (entry.state, entry.rows) = (restored.state, restored.rows);
+        let not_before = entry.operation.not_before;
+        self.table.insert(entry);
+        match restored.state {
+            OperationState::Attempting => {
+                if let Some(entry) = self.table.get_mut(key) {
+                    entry.operation.attempts = entry.operation.attempts.saturating_add(1);
+                    entry.apply(Transition::Lose);
+                }
+                self.effects.push_back(super::Effect::Outcome { key, outcome: Outcome::Unknown });
+                self.await_look_up(now, key, Step::Unknown { since: now, looks: 0, absent: 0 });
+                let next = self.table.get(key).map(|entry| entry.due_at);
+                self.record(now, key, Transition::Lose, next);
+            }
+            OperationState::Unknown => {
+                let since = restored.changed_at.min(now);
+                self.await_look_up(now, key, Step::Unknown { since, looks: 0, absent: 0 });
+            }
+            _ => {
+                let at = restored.next_at.unwrap_or(not_before);
+                if at > now {
+                    self.table.delay(key, at, Step::Delayed);
+                } else {
+                    self.ready(now, key, End::Tail);
+                }
+            }
+        }
+    }
+}
