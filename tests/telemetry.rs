@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mailweir::engine::{
-    Constraint, Cost, Event, Lane, OperationKey, Ratio, Scope, ScopeKind, Timestamp, TripReason, Unit, Wall,
+    Constraint, Cost, Event, Lane, OperationKey, Ratio, Scope, ScopeKind, Subject, Timestamp, TripReason, Unit, Wall,
 };
 use mailweir::telemetry::{AttemptLabel, Context, EventKind, Level, Redaction, SchedulerEvent, StorePolicy, Telemetry};
 use tracing::field::{Field, Visit};
@@ -144,6 +144,7 @@ fn operation_events() -> Vec<Event> {
         Event::ResumeFinished { scope: mailbox(), count: 240 },
         finished("accepted", Some(202)),
         finished("unknown", None),
+        Event::MailboxSuspended { scope: mailbox(), of: Subject::Account, status: Some(401) },
     ]
 }
 

@@ -94,6 +94,18 @@ pub enum Subject {
     Account,
 }
 
+impl Subject {
+    /// The name in events and facts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Mailbox => "mailbox",
+            Self::Account => "account",
+        }
+    }
+}
+
 /// A verdict with what else the answer told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {

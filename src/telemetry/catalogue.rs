@@ -36,6 +36,7 @@ const STORE_DEGRADED: &str = "store.backend.degraded";
 const STORE_RECOVERED: &str = "store.backend.recovered";
 const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
 const ACTOR_HELD: &str = "mailbox.actor.held";
+const SENDS_SUSPENDED: &str = "mailbox.sends.suspended";
 const SHUTDOWN_FINISHED: &str = "scheduler.shutdown.finished";
 
 /// The outcome that is louder than the others: nobody knows what became of it.
@@ -59,6 +60,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::StoreRecovered { .. } => STORE_RECOVERED,
         EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
         EventKind::ActorHeld { .. } => ACTOR_HELD,
+        EventKind::SendsSuspended { .. } => SENDS_SUSPENDED,
         EventKind::ShutdownFinished { .. } => SHUTDOWN_FINISHED,
     }
 }
@@ -66,7 +68,9 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
 /// The level of an event.
 pub(super) const fn level(kind: &EventKind) -> Level {
     match kind {
-        EventKind::ActorRestarted { .. } | EventKind::ActorHeld { .. } => Level::Error,
+        EventKind::ActorRestarted { .. } | EventKind::ActorHeld { .. } | EventKind::SendsSuspended { .. } => {
+            Level::Error
+        }
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
         | EventKind::QueueFull { .. }
@@ -102,6 +106,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::StoreRecovered { .. }
         | EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
+        | EventKind::SendsSuspended { .. }
         | EventKind::ShutdownFinished { .. } => process(kind, redaction),
     }
 }
@@ -256,6 +261,14 @@ fn process(kind: &EventKind, redaction: Redaction) {
                 mailbox = %ShownId(mailbox, redaction), restarts, reason,
             },
             "mailbox actor held"
+        ),
+        EventKind::SendsSuspended { scope, of, status } => error!(
+            name: SENDS_SUSPENDED, target: ACTOR, {
+                scope = %ShownScope(scope, redaction),
+                reason = of.as_str(),
+                http.response.status_code = status,
+            },
+            "sends suspended"
         ),
         EventKind::ShutdownFinished { accepted, returned, unknown } => info!(
             name: SHUTDOWN_FINISHED, target: ACTOR, {

@@ -35,6 +35,7 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
             EventKind::ResumePlanned { scope, count, spread, first_at, last_at }
         }
         Event::ResumeFinished { scope, count } => EventKind::ResumeFinished { scope, count },
+        Event::MailboxSuspended { scope, of, status } => EventKind::SendsSuspended { scope, of, status },
         Event::AttemptFinished { key: _, lane, outcome, status, attempt, waited } => {
             EventKind::AttemptFinished { operation_id, mailbox, lane, outcome, status, attempt, waited }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::{catalogue, instant};
-use crate::engine::{Lane, Scope, TripReason, Wall};
+use crate::engine::{Lane, Scope, Subject, TripReason, Wall};
 
 /// How loud an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -246,6 +246,17 @@ pub enum EventKind {
         restarts: u32,
         /// What happened to it: `panicked`, `stopped`.
         reason: &'static str,
+    },
+    /// The provider refused the mailbox or the account itself: nothing leaves it until a person resumes it.
+    #[serde(rename = "mailbox.sends.suspended")]
+    SendsSuspended {
+        /// Which.
+        #[serde(serialize_with = "display")]
+        scope: Scope,
+        /// What has to change: `mailbox` (suspended, full) or `account` (credentials).
+        of: Subject,
+        /// HTTP status or SMTP code.
+        status: Option<u16>,
     },
     /// The scheduler has stopped.
     #[serde(rename = "scheduler.shutdown.finished")]
