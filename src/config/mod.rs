@@ -21,6 +21,17 @@ mod source;
 mod throughput;
 mod value;
 
+#[cfg(feature = "config")]
+mod blank;
+#[cfg(feature = "config")]
+mod document;
+#[cfg(feature = "config")]
+mod preset;
+#[cfg(feature = "config")]
+mod print;
+#[cfg(feature = "config")]
+mod suggest;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;

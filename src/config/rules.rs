@@ -34,6 +34,11 @@ impl Broken {
 
 /// Everything that is wrong with `config`, by line and then by key.
 pub(crate) fn check(config: &Config) -> Vec<Problem> {
+    check_except(config, &BTreeSet::new())
+}
+
+/// The same, without what is about a key in `failed`: its value is not in `config`, so nothing can be said of it.
+pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Problem> {
     let known = keys::of_config();
     let mut problems = bounds(config, &known);
     let base = config.base_policy();
@@ -42,20 +47,22 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
     broken.extend(of_scope(&config.application, "application.limits"));
     broken.extend(of_guard(&config.guard, &config.retry));
     broken.extend(of_program(config));
-    for broken in broken {
+    for broken in broken.iter().filter(|broken| !broken.keys.iter().any(|key| failed.contains(*key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(config));
-        problems.push(located(config, &broken, |key| key.to_owned(), held));
+        problems.push(located(config, broken, |key| key.to_owned(), held));
     }
     let own = keys::of_mailbox();
     for id in config.mailboxes.keys() {
-        problems.extend(of_mailbox(config, id, &base, &own));
+        problems.extend(of_mailbox(config, id, &base, &own, failed));
     }
-    problems.sort_by(|a, b| (line(a), &a.key).cmp(&(line(b), &b.key)));
+    sort(&mut problems);
     problems
 }
 
-fn line(problem: &Problem) -> u32 {
-    problem.place.as_ref().map_or(0, |place| place.line)
+/// Puts problems in the order of their lines, then of their keys.
+pub(crate) fn sort(problems: &mut [Problem]) {
+    let line = |problem: &Problem| problem.place.as_ref().map_or(0, |place| place.line);
+    problems.sort_by(|a, b| (line(a), &a.key).cmp(&(line(b), &b.key)));
 }
 
 /// Every value against the bounds of its own key. What was read from a text was checked there already.
@@ -78,7 +85,13 @@ fn bounds(config: &Config, known: &[Key<Config>]) -> Vec<Problem> {
     problems
 }
 
-fn of_mailbox(config: &Config, id: &str, base: &MailboxPolicy, known: &[Key<MailboxPolicy>]) -> Vec<Problem> {
+fn of_mailbox(
+    config: &Config,
+    id: &str,
+    base: &MailboxPolicy,
+    known: &[Key<MailboxPolicy>],
+    failed: &BTreeSet<String>,
+) -> Vec<Problem> {
     let own = &config.mailboxes[id];
     let full = |key: &str| super::mailbox_key(id, key);
     let mut problems = Vec::new();
@@ -86,7 +99,7 @@ fn of_mailbox(config: &Config, id: &str, base: &MailboxPolicy, known: &[Key<Mail
         problems.push(Problem {
             kind: ProblemKind::OutOfRange,
             key: format!("mailboxes.{}", super::value::quoted(id)),
-            place: own.values().find_map(|(key, _)| config.origins.place_in_file(&full(key))),
+            place: config.origins.place_in_file(&format!("mailboxes.{}", super::value::quoted(id))),
             value: String::new(),
             detail: "no mailbox can have this id".to_owned(),
             allowed: format!("one line of 1 to {ID_BYTES_MAX} bytes"),
@@ -107,6 +120,9 @@ fn of_mailbox(config: &Config, id: &str, base: &MailboxPolicy, known: &[Key<Mail
     for broken in rules.iter().filter(|broken| broken.keys.iter().any(|key| own.has(key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(&trial));
         let name = |key: &str| if own.has(key) { full(key) } else { keys::base_of(key) };
+        if broken.keys.iter().any(|key| failed.contains(&name(key)) || failed.contains(&full(key))) {
+            continue;
+        }
         problems.push(located(config, broken, name, held));
     }
     problems

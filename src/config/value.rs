@@ -36,23 +36,39 @@ impl Value {
     }
 }
 
-/// As TOML, except that a secret shows nothing of itself.
+impl Value {
+    /// As TOML that reads back, except that a secret shows nothing of itself.
+    pub(crate) fn toml(&self) -> String {
+        match self {
+            Self::Text(text) => quoted(text),
+            Self::Integer(number) => number.to_string(),
+            Self::List(items) => format!("[{}]", items.iter().map(Self::toml).collect::<Vec<_>>().join(", ")),
+            Self::Secret(secret) => if secret.is_empty() { "\"\"" } else { "\"(secret)\"" }.to_owned(),
+            Self::Other(_, text) => text.clone(),
+        }
+    }
+}
+
+/// For people and logs: as TOML, cut to a length, without secrets and without what stands before `@` in an address.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(&quoted(text)),
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::List(items) => {
-                f.write_str("[")?;
-                for (index, item) in items.iter().enumerate() {
-                    f.write_str(if index == 0 { "" } else { ", " })?;
-                    item.fmt(f)?;
-                }
-                f.write_str("]")
-            }
-            Self::Secret(secret) => f.write_str(if secret.is_empty() { "\"\"" } else { "\"(secret)\"" }),
-            Self::Other(_, text) => f.write_str(text),
-        }
+        let shown = without_credentials(self.toml());
+        let end = shown.char_indices().nth(SHOWN_CHARS_MAX).map_or(shown.len(), |(end, _)| end);
+        f.write_str(&shown[..end])?;
+        f.write_str(if end < shown.len() { "…" } else { "" })
+    }
+}
+
+/// Longest value that an error shows, in characters.
+const SHOWN_CHARS_MAX: usize = 120;
+
+/// `redis://user:password@host` as `redis://…@host`.
+fn without_credentials(text: String) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text };
+    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority].rfind('@') {
+        Some(at) => format!("{scheme}://…{}", &rest[at..]),
+        None => text,
     }
 }
 
@@ -104,5 +120,30 @@ impl Wrong {
 
     fn new(kind: super::error::ProblemKind, detail: String) -> Self {
         Self { kind, detail, item: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_show_no_credentials() {
+        let shown = |text: &str| Value::Text(text.to_owned()).to_string();
+        assert_eq!(shown("redis://user:pa@ss@host:6379/0"), "\"redis://…@host:6379/0\"");
+        assert_eq!(shown("redis://host/a@b"), "\"redis://host/a@b\"");
+        assert_eq!(Value::Text("redis://u:p@h".to_owned()).toml(), "\"redis://u:p@h\"");
+    }
+
+    #[test]
+    fn long_values_are_cut_where_a_character_ends() {
+        let shown = Value::Text("é".repeat(500)).to_string();
+        assert_eq!(shown.chars().count(), SHOWN_CHARS_MAX + 1);
+        assert!(shown.ends_with('…'));
+    }
+
+    #[test]
+    fn strings_print_as_toml_reads_them() {
+        assert_eq!(quoted("a\"b\\c\n\u{7}"), "\"a\\\"b\\\\c\\n\\u0007\"");
     }
 }

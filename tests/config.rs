@@ -1,0 +1,436 @@
+//! The configuration file: what it takes, what it refuses, and in which words.
+#![cfg(feature = "config")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mailweir::config::{Config, ConfigError, MailboxOverride, Mailboxes, Problem, ProblemKind, Secret, Source};
+use mailweir::engine::{Limit, Ratio};
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config").join(name)
+}
+
+fn refused(name: &str) -> ConfigError {
+    Config::from_path(fixture(name)).expect_err("this fixture is wrong on purpose")
+}
+
+/// (kind, line, key, part of value, part of detail, part of allowed) of each problem, in order.
+type Expected<'a> = (ProblemKind, u32, &'a str, &'a str, &'a str, &'a str);
+
+#[track_caller]
+fn assert_problems(name: &str, expected: &[Expected<'_>]) {
+    let error = refused(name);
+    let found: Vec<&Problem> = error.problems().iter().collect();
+    assert_eq!(found.len(), expected.len(), "{error}");
+    for (problem, (kind, line, key, value, detail, allowed)) in found.iter().zip(expected) {
+        let place = problem.place.as_ref().map(|place| place.line);
+        assert_eq!((problem.kind, place, problem.key.as_str()), (*kind, Some(*line), *key), "{error}");
+        assert!(problem.value.contains(value), "{value} in {problem}");
+        assert!(problem.detail.contains(detail), "{detail} in {problem}");
+        assert!(problem.allowed.contains(allowed), "{allowed} in {problem}");
+    }
+}
+
+use ProblemKind::{Conflict, Malformed, Missing, OutOfRange, Syntax, UnknownKey, WrongType};
+
+#[test]
+fn a_text_that_is_no_toml_is_refused_at_its_line() {
+    let error = refused("syntax.toml");
+    let problem = &error.problems()[0];
+    assert_eq!((problem.kind, problem.place.as_ref().map(|place| place.line)), (Syntax, Some(2)));
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_level_with_what_was_meant() {
+    assert_problems(
+        "unknown-key.toml",
+        &[
+            (UnknownKey, 2, "lanes.backgroud_share", "50%", "`background_share`", "background_share, "),
+            (UnknownKey, 5, "retry.attempts", "4", "`attempts_max`", "attempts_max, backoff"),
+            (UnknownKey, 7, "mailboxess", "{…}", "`mailboxes`", "store, mailbox, "),
+            (UnknownKey, 10, "lanes.deep", "{…}", "no such key", "mode, "),
+        ],
+    );
+}
+
+#[test]
+fn unknown_keys_of_a_mailbox_are_refused_and_guards_are_no_key_of_one() {
+    let mailbox = "mailboxes.\"alerts@contoso.example\"";
+    assert_problems(
+        "unknown-key-of-mailbox.toml",
+        &[
+            (UnknownKey, 2, &format!("{mailbox}.limts"), "20 requests", "`limits`", "limits, concurrency, lanes"),
+            (UnknownKey, 3, &format!("{mailbox}.guard"), "{…}", "no such key", "tenant"),
+            (UnknownKey, 6, &format!("{mailbox}.lanes.colour"), "blue", "no such key", "mode, "),
+        ],
+    );
+}
+
+#[test]
+fn values_of_another_type_are_refused() {
+    assert_problems(
+        "wrong-type.toml",
+        &[
+            (WrongType, 1, "lanes", "3", "an integer where a table belongs", "[lanes]"),
+            (WrongType, 4, "mailbox.concurrency", "\"four\"", "a string", "\"unlimited\", or a whole number from 1"),
+            (WrongType, 5, "mailbox.limits", "30 requests", "an array", "30 requests / 1m"),
+            (WrongType, 8, "retry.backoff", "5", "a duration in quotes", "\"90s\""),
+            (WrongType, 9, "retry.attempts_max", "8.0", "a float", "from 1 to 1000"),
+            (WrongType, 12, "submit.own_domains", "7", "an integer where a string belongs", "contoso.example"),
+            (WrongType, 15, "store.url", "memory:", "an array where a string belongs", "one line"),
+            (WrongType, 18, "mailboxes.\"a@b.example\"", "true", "a boolean where a table belongs", ""),
+        ],
+    );
+}
+
+#[test]
+fn values_that_cannot_be_read_are_refused() {
+    assert_problems(
+        "malformed.toml",
+        &[
+            (Malformed, 1, "preset", "grahp", "`graph`", "\"onenote-like\""),
+            (Malformed, 4, "mailbox.limits", "30 apples / 1m", "counts in \"apples\"", "30 requests / 1m"),
+            (Malformed, 7, "lanes.mode", "half", "words", "\"reserved-window\" or \"hard-cap\""),
+            (Malformed, 8, "lanes.reserve", "10%", "not a range", "10%..50%"),
+            (Malformed, 9, "lanes.background_share", "half", "not a share", "from 0% to 100%"),
+            (Malformed, 12, "breaker.ramp", "30 seconds", "not a duration", "1h 30m"),
+            (Malformed, 15, "submit.size_max", "150", "not a size", "150MB"),
+        ],
+    );
+}
+
+#[test]
+fn zero_and_absurd_values_are_refused() {
+    assert_problems(
+        "out-of-range.toml",
+        &[
+            (OutOfRange, 2, "mailbox.limits", "0 requests", "at least 1", "limits such as"),
+            (OutOfRange, 3, "mailbox.concurrency", "0", "below", "from 1 to"),
+            (OutOfRange, 6, "tenant.limits", "400d", "at most 366d", ""),
+            (OutOfRange, 9, "lanes.background_share", "150%", "above", "from 0% to 100%"),
+            (OutOfRange, 10, "lanes.reserve", "50%..10%", "lower end is above", "lower one first"),
+            (OutOfRange, 13, "retry.attempts_max", "-1", "below zero", "from 1 to 1000"),
+            (OutOfRange, 14, "retry.deadline", "0s", "below", "from 1s"),
+            (OutOfRange, 17, "actors.threads", "65", "above", "from 1 to 64"),
+            (OutOfRange, 20, "application.limits", "paranoid", "too small for paranoid", ""),
+        ],
+    );
+}
+
+#[test]
+fn impossible_combinations_are_refused_all_at_once() {
+    assert_problems(
+        "conflict.toml",
+        &[
+            (Conflict, 2, "mailbox.limits", "20 requests", "two limits count requests over 1m", "one limit per unit"),
+            (Conflict, 5, "lanes.background_share", "80%", "together above 100%", "a reserve up to 20%"),
+            (Conflict, 8, "breaker.cooldown_short_max", "10m", "above breaker.cooldown_long_max = 6m", "at most"),
+            (Conflict, 9, "breaker.health_cooldown", "10m", "above breaker.health_cooldown_max = 5m", "at most"),
+            (Conflict, 12, "retry.attempt_timeout", "65s", "counts as over", "below 65s"),
+            (Conflict, 13, "retry.backoff", "20m", "above retry.backoff_max = 10m", "at most"),
+            (Conflict, 16, "submit.mailboxes", "listed", "none is listed", "\"any\""),
+            (Conflict, 19, "transport.graph.client_secret_env", "SECRET", "2 places", "one of"),
+        ],
+    );
+}
+
+#[test]
+fn a_mailbox_is_checked_with_what_it_inherits() {
+    let mailbox = "mailboxes.\"alerts@contoso.example\"";
+    assert_problems(
+        "conflict-of-mailbox.toml",
+        &[
+            (Conflict, 7, &format!("{mailbox}.lanes.reserve"), "10%..50%", "share of 60%", "up to 40%"),
+            (Conflict, 8, &format!("{mailbox}.retry.attempt_timeout"), "70s", "counts as over", "below 65s"),
+        ],
+    );
+}
+
+#[test]
+fn a_graph_transport_needs_its_registration_and_an_encrypted_way() {
+    let error = refused("missing.toml");
+    let found: Vec<(ProblemKind, &str)> =
+        error.problems().iter().map(|problem| (problem.kind, problem.key.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (Missing, "transport.graph.client_secret_env"),
+            (Missing, "transport.graph.tenant"),
+            (Malformed, "transport.graph.base_url"),
+        ],
+        "{error}"
+    );
+}
+
+#[test]
+fn every_kind_of_problem_has_a_fixture() {
+    let mut left: Vec<ProblemKind> = ProblemKind::ALL.to_vec();
+    for entry in std::fs::read_dir(fixture("")).expect("the fixtures are there") {
+        if let Err(error) = Config::from_path(entry.expect("a readable folder").path()) {
+            left.retain(|kind| !error.problems().iter().any(|problem| problem.kind == *kind));
+        }
+    }
+    assert!(left.is_empty(), "no fixture fails with {left:?}");
+}
+
+#[test]
+fn every_error_reads_as_file_line_key_value_and_what_is_allowed() {
+    let error = Config::from_toml("\n[lanes]\nbackground_share = \"150%\"\n", "mail.toml").expect_err("150 %");
+    assert_eq!(
+        error.to_string(),
+        "mail.toml:3: lanes.background_share = \"150%\": above what is allowed; \
+         allowed: a share such as \"50%\" or \"0.5%\", with at most four decimals, from 0% to 100%"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::from_path(fixture("none.toml")).expect_err("there is no such file");
+    assert!(matches!(&error, ConfigError::Unreadable { .. }));
+    assert!(error.to_string().contains("none.toml"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_utf8_is_refused_where_it_stops_being() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("latin1.toml");
+    std::fs::write(&path, b"[store]\nurl = \"m\xe9m\"\n").expect("a scratch file");
+    let error = Config::from_path(&path).expect_err("latin 1");
+    let problem = &error.problems()[0];
+    assert_eq!((problem.kind, problem.place.as_ref().map(|place| place.line)), (Syntax, Some(2)));
+}
+
+#[test]
+fn secrets_show_in_no_error() {
+    let error = refused("secrets.toml");
+    assert!(error.problems().iter().any(|problem| problem.key == "transport.graph.client_secret"), "{error}");
+    assert!(error.problems().iter().any(|problem| problem.key == "transport.graph.client_secrt"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+}
+
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    let documented = Config::from_path("config/default.toml").expect("the documented defaults are valid");
+    assert_eq!(documented, Config::default());
+}
+
+#[test]
+fn every_key_is_documented() {
+    let documented = std::fs::read_to_string("config/default.toml").expect("it is there");
+    let mut table = "";
+    let written: Vec<String> = documented.lines().filter_map(|line| key_of(line, &mut table)).collect();
+    let everything = Config::default().to_toml();
+    let mut table = "";
+    let known: Vec<String> = everything.lines().filter_map(|line| key_of(line, &mut table)).collect();
+    assert!(known.len() > 80, "{known:?}");
+    for key in &known {
+        assert!(written.contains(key), "{key} is not in config/default.toml");
+    }
+    assert_eq!(written.len(), known.len());
+}
+
+fn key_of<'a>(line: &'a str, table: &mut &'a str) -> Option<String> {
+    if let Some(name) = line.strip_prefix('[') {
+        *table = name.strip_suffix(']').unwrap_or(name);
+        return None;
+    }
+    let (key, _) = line.split_once(" = ").filter(|(key, _)| !key.starts_with('#'))?;
+    Some(format!("{table}.{key}"))
+}
+
+#[test]
+fn the_default_limits_are_those_of_the_product() {
+    let config = Config::default();
+    let shown: Vec<String> = config.mailbox.limits.iter().map(Limit::to_string).collect();
+    let expected = ["30 requests / 1m", "10_000 recipients / 24h", "10_000 requests / 10m", "150MB / 5m"];
+    let expected: Vec<Limit> = expected.iter().map(|text| text.parse().expect("a limit")).collect();
+    assert_eq!(config.mailbox.limits, expected, "{shown:?}");
+    assert_eq!(config.mailbox.concurrency.map(std::num::NonZeroU32::get), Some(4));
+    assert_eq!(config.application.limits.len(), 1);
+    assert_eq!((config.application.limits[0].amount(), config.application.concurrency), (130_000, None));
+}
+
+#[test]
+fn every_preset_is_valid_and_differs_from_the_defaults() {
+    for name in Config::presets() {
+        let preset = Config::preset(name).unwrap_or_else(|error| panic!("{error}"));
+        preset.validate().unwrap_or_else(|error| panic!("preset {name}: {error}"));
+        assert!(!Config::default().diff(&preset).is_empty(), "{name}");
+        let named = Config::from_toml(&format!("preset = \"{name}\""), "named").expect("a preset");
+        assert_eq!(named, preset);
+    }
+    assert!(Config::preset("grahp").expect_err("a slip").to_string().contains("did you mean `graph`"));
+}
+
+#[test]
+fn every_number_of_a_preset_has_a_date() {
+    for name in ["graph", "onenote-like"] {
+        let text = std::fs::read_to_string(format!("config/{name}.toml")).expect("a preset's file");
+        let mut comment = String::new();
+        for line in text.lines() {
+            match line.trim().strip_prefix('#') {
+                Some(more) => comment.push_str(more),
+                None if line.contains('"') || line.contains(|c: char| c.is_ascii_digit()) => {
+                    let dated = ["20", "no wait above a day"].iter().any(|mark| comment.contains(mark));
+                    assert!(dated, "{name}: no date above {line}");
+                    comment.clear();
+                }
+                None => comment.clear(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_presets_numbers_stand_below_the_files_own() {
+    let config = Config::from_path(fixture("valid.toml")).expect("a valid file");
+    assert_eq!(config.submit.size_max, 3_000_000);
+    assert_eq!(config.lanes.background_share, Ratio::percent(40));
+    assert!(matches!(config.source("submit.size_max"), Source::Preset { ref name, .. } if &**name == "graph"));
+    assert_eq!(config.source("lanes.background_share"), Source::File { line: 4 });
+    assert_eq!(config.source("retry.backoff"), Source::Default);
+}
+
+#[test]
+fn a_mailbox_differs_only_where_it_says_so() {
+    let config = Config::from_path(fixture("valid.toml")).expect("a valid file");
+    let id = "alerts@contoso.example";
+    let policies = config.policies().expect("a valid file");
+    let (own, base) = (policies.mailbox(id), policies.mailbox("other@contoso.example"));
+    assert_eq!(own.scope.limits.len(), 2);
+    assert_eq!(own.scope.concurrency, base.scope.concurrency);
+    assert_eq!((own.lanes.background_share, base.lanes.background_share), (Ratio::percent(30), Ratio::percent(40)));
+    assert_eq!((own.retry.attempts_max.get(), base.retry.attempts_max.get()), (3, 8));
+    assert_eq!(*own, *config.mailbox_policy(id));
+    assert_eq!(config.tenant_of(id).map(AsRef::as_ref), Some("acme"));
+    assert_eq!(config.mailbox_source(id, "limits"), Source::Override { line: Some(8) });
+    assert_eq!(config.mailbox_source(id, "lanes.background_share"), Source::Override { line: Some(9) });
+    assert!(matches!(config.mailbox_source(id, "concurrency"), Source::Preset { .. }));
+    assert!(std::sync::Arc::ptr_eq(&policies.mailbox("a"), &policies.mailbox("b")), "one policy for all others");
+}
+
+#[test]
+fn a_closed_list_of_mailboxes_names_the_way_in() {
+    let config = Config::from_toml("submit.mailboxes = \"listed\"\n[mailboxes.\"a@b.example\"]\n", "closed");
+    let config = config.expect("one mailbox is listed");
+    assert_eq!(config.submit.mailboxes, Mailboxes::Listed);
+    config.permit_mailbox("a@b.example").expect("it is listed");
+    let error = config.permit_mailbox("c@d.example").expect_err("it is not listed");
+    assert!(matches!(&error, ConfigError::UnknownMailbox { mailbox } if mailbox == "c@d.example"));
+    assert!(error.to_string().contains("[mailboxes.\"c@d.example\"]"), "{error}");
+    Config::default().permit_mailbox("c@d.example").expect("any mailbox may send by default");
+}
+
+#[test]
+fn a_printed_configuration_reads_back_equal() {
+    let mut configs = vec![Config::default(), Config::from_path(fixture("valid.toml")).expect("a valid file")];
+    configs.extend(Config::presets().iter().map(|name| Config::preset(name).expect("a preset")));
+    let own = MailboxOverride::default()
+        .concurrency(None)
+        .tenant("a \"quoted\" tenant")
+        .limits(["8 requests / 90s bucket(4)".parse().expect("a limit")])
+        .set("lanes.foreground_expected_per_hour", "7")
+        .and_then(|own| own.set("breaker.cooldown_first", "auto"))
+        .expect("known keys");
+    configs.push(Config::default().mailbox_override("odd \"id\"\\@x", own));
+    for config in configs {
+        let text = config.to_toml();
+        let back = Config::from_toml(&text, "printed").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(back, config, "{text}");
+        assert_eq!(back.to_toml(), text);
+    }
+}
+
+#[test]
+fn a_secret_is_left_out_of_what_is_printed() {
+    let mut config = Config::default();
+    config.transport.graph.client_secret = Secret::new("hunter2");
+    let text = config.to_toml();
+    assert!(!text.contains("hunter2") && text.contains("# client_secret is set"), "{text}");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn secrets_come_from_where_the_configuration_says() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("secret");
+    std::fs::write(&path, "hunter2\r\n").expect("a scratch file");
+    let mut graph = Config::default().transport.graph;
+    assert!(matches!(graph.secret(), Err(ConfigError::SecretMissing { key: "transport.graph.client_secret", .. })));
+    graph.client_secret_file = path.display().to_string();
+    assert_eq!(graph.secret().expect("it is there").expose(), "hunter2");
+    std::fs::write(&path, "\n").expect("a scratch file");
+    assert!(graph.secret().expect_err("an empty secret").to_string().contains("it is empty"));
+    graph.client_secret_file = folder.path().join("none").display().to_string();
+    assert!(graph.secret().is_err());
+    graph.client_secret_env = "MAILWEIR_TEST_NO_SUCH_VARIABLE".to_owned();
+    let error = graph.secret().expect_err("no such variable").to_string();
+    assert!(error.contains("client_secret_env") && error.contains("no such environment variable"), "{error}");
+}
+
+#[test]
+fn a_configuration_made_in_code_meets_the_same_bounds() {
+    let mut config = Config::default();
+    config.lanes.background_share = Ratio::percent(101);
+    config.retry.backoff = Duration::from_secs(3_601);
+    config.mailbox.concurrency = std::num::NonZeroU32::new(1_000_001);
+    let limit: Limit = "1 requests / 1m".parse().expect("a limit");
+    let config = config.mailbox_override("a@b.example", MailboxOverride::default().limits([limit; 17]));
+    let error = config.validate().expect_err("four things are wrong");
+    for key in ["lanes.background_share", "retry.backoff", "mailbox.concurrency", "mailboxes.\"a@b.example\".limits"] {
+        assert!(error.problems().iter().any(|problem| problem.key == key), "{key} in {error}");
+    }
+    assert!(config.policies().is_err());
+}
+
+#[test]
+fn an_override_in_code_refuses_keys_and_values_as_a_file_does() {
+    let set = |key: &str, value: &str| MailboxOverride::default().set(key, value);
+    set("lanes.background_share", "100%").expect("at the bound");
+    let above = set("lanes.background_share", "100.0001%").expect_err("above it").to_string();
+    assert!(above.contains("from 0% to 100%"), "{above}");
+    let unknown = set("guard.clock_error", "1%").expect_err("no key of a mailbox").to_string();
+    assert!(unknown.contains("no such key") && unknown.contains("lanes.background_share"), "{unknown}");
+}
+
+#[test]
+fn what_may_surprise_is_noted() {
+    let config = Config::from_toml("[mailbox]\nlimits = [\"20 recipients / 1h\", \"1MB / 1m\"]\n", "notes");
+    let notes = config.expect("allowed").notes();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("submit.size_max = 25MB") || notes[1].contains("submit.size_max = 25MB"), "{notes:?}");
+    let none = Config::from_toml("[mailbox]\nlimits = []\n", "none").expect("allowed").notes();
+    assert!(none[0].contains("no limits"), "{none:?}");
+    assert!(Config::default().notes().is_empty(), "{:?}", Config::default().notes());
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_panics_and_every_place_is_inside_it(text in "[\\[\\]a-e.=\"'#, {}\n0-9_é-]{0,80}") {
+        if let Err(error) = Config::from_toml(&text, "random") {
+            for problem in error.problems() {
+                let place = problem.place.as_ref().expect("what a text wrote has a place");
+                proptest::prop_assert!(text.get(place.span.clone()).is_some(), "{place:?} {problem}");
+                proptest::prop_assert!(place.line as usize <= text.matches('\n').count() + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn any_values_inside_the_bounds_print_and_read_back(
+        share in 0_u32..=500_000, low in 0_u32..=500_000, backoff in 1_u64..=3_600_000, size in 1_000_u64..=1_000_000_000,
+        amount in 1_u64..1_000_000, window in 1_u64..1_000_000_000, id in "[^\\pC]{1,40}",
+    ) {
+        let mut config = Config::default();
+        config.lanes.background_share = Ratio::ppm(share.max(50_000));
+        (config.lanes.reserve_min, config.lanes.reserve_max) = (Ratio::ppm(low), Ratio::ppm(500_000));
+        config.retry.backoff = Duration::from_millis(backoff);
+        config.retry.backoff_max = Duration::from_secs(86_400);
+        config.submit.size_max = size;
+        let limit = Limit::new(amount, mailweir::engine::Unit::Requests, Duration::from_millis(window)).expect("a limit");
+        let config = config.mailbox_override(id, MailboxOverride::default().limits([limit]));
+        let back = Config::from_toml(&config.to_toml(), "printed");
+        proptest::prop_assert_eq!(back.map_err(|error| error.to_string()), Ok(config));
+    }
+}
