@@ -171,6 +171,8 @@ fn invariants_and_transitions_are_numbered_alike_in_page_and_code() {
     expect_none(catalogue::gaps(&page, 'L', 9));
     expect_none(catalogue::gaps(&page, 'O', 11));
     expect_none(catalogue::transitions(&page, &self::page("src/engine/operation/state.rs")));
-    let cited: String = sources("src").into_iter().map(|source| source.text).collect();
-    expect_none(catalogue::undocumented("invariant", &catalogue::numbers(&cited), &catalogue::numbers(&page)));
+    let text = |folder| sources(folder).into_iter().map(|source| source.text).collect::<String>();
+    let (page, named) = (catalogue::numbers(&page), catalogue::numbers(&text("src/engine/invariants")));
+    expect_none(catalogue::names_differ("invariant", &named, &page));
+    expect_none(catalogue::undocumented("invariant", &catalogue::numbers(&text("src")), &page));
 }
