@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::engine::policy::BreakerPolicy;
 use crate::engine::ratio::Ratio;
 use crate::engine::scope::Scope;
+use crate::engine::spread;
 use crate::engine::time::micros;
 use crate::engine::verdict::{Throttle, ThrottleKind};
 
@@ -67,8 +68,9 @@ pub(super) fn of_episode(
     let steps = standing.chain.saturating_sub(1);
     let length = match throttle.retry_after {
         Some(retry_after) => {
-            // A provider that keeps answering "1 s" while it keeps refusing is believed less each time.
-            let floor = grown(COOLDOWN_MIN, policy.cooldown_growth, steps, windows.cap);
+            // A provider that keeps answering "1 s" while it keeps refusing is believed less each time: doubling
+            // keeps ten minutes of block at a dozen refusals.
+            let floor = grown(COOLDOWN_MIN, Ratio::percent(200), steps, windows.cap);
             hinted(scope, retry_after, standing.episode, policy).max(floor)
         }
         None if standing.long_failures >= 2 => policy.penalty,
@@ -86,7 +88,8 @@ pub(super) fn of_episode(
 pub(super) fn hinted(scope: &Scope, retry_after: Duration, episode: u32, policy: &BreakerPolicy) -> Duration {
     let believed = believed(retry_after, policy);
     let most = u128::from(policy.retry_after_spread.floor_of(believed));
-    let spread = (u128::from(mixed(scope, episode) >> 32) * most) >> 32;
+    let draw = spread::mixed(spread::fnv1a(scope.to_string().as_bytes()), u64::from(episode));
+    let spread = (u128::from(draw >> 32) * most) >> 32;
     let spread = u64::try_from(spread).unwrap_or(u64::MAX);
     let margin = micros(policy.retry_after_margin);
     Duration::from_micros(believed.saturating_add(spread).saturating_add(margin)).max(COOLDOWN_MIN)
@@ -109,18 +112,4 @@ pub(super) fn grown(first: Duration, growth: Ratio, steps: u32, cap: Duration) -
         length = next;
     }
     Duration::from_micros(length)
-}
-
-/// FNV-1a over the scope's name and the episode, then stirred so that the high bits depend on every byte.
-fn mixed(scope: &Scope, episode: u32) -> u64 {
-    let name: &str = match scope {
-        Scope::Mailbox(id) | Scope::Tenant(id) => id,
-        Scope::Application => "",
-    };
-    let kind = [scope.kind() as u8];
-    let bytes = kind.iter().chain(name.as_bytes()).copied().chain(episode.to_le_bytes());
-    let hash = bytes
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ (hash >> 29)
 }
