@@ -20,6 +20,21 @@
 //!
 //! A quiet breaker is a few words without a heap block; all else lives in a box that goes when it is over.
 //!
+//! ```
+//! use mailweir::engine::breaker::{Breaker, Gate};
+//! use mailweir::engine::policy::BreakerPolicy;
+//! use mailweir::engine::verdict::{Throttle, ThrottleKind, Verdict};
+//! use mailweir::engine::{Scope, Timestamp};
+//!
+//! let (policy, now, mut events) = (BreakerPolicy::default(), Timestamp::from_micros(1_000_000), Vec::new());
+//! let mut breaker = Breaker::new(Scope::Application);
+//! let throttled = Verdict::Throttled(Throttle { retry_after: None, scope: None, kind: ThrottleKind::Rate });
+//! breaker.on_answer(now, now, &throttled.into(), Vec::new, &policy, 0, &mut events);
+//!
+//! let Gate::Blocked { until, .. } = breaker.gate(now, 0) else { panic!("one throttle opens it") };
+//! assert_eq!(breaker.gate(until, 0), Gate::Probe);
+//! ```
+//!
 //! Not promised: a fair share among the scopes of one provider, or that a learned number is the provider's own.
 
 mod ceiling;
@@ -27,6 +42,7 @@ mod concurrency;
 mod cooldown;
 mod episode;
 mod facts;
+mod gate;
 mod health;
 mod probe;
 mod ramp;
@@ -35,8 +51,8 @@ mod state;
 
 pub use concurrency::Concurrency;
 pub use facts::{BreakerFacts, BreakerState};
+pub use gate::{Gate, LimitUse};
 
-use crate::engine::constraint::Wall;
 use crate::engine::event::{Event, TripReason};
 use crate::engine::limit::Limit;
 use crate::engine::policy::BreakerPolicy;
@@ -47,44 +63,6 @@ use crate::engine::verdict::{Answer, Throttle, ThrottleKind, Verdict};
 use episode::Turn;
 use health::{Outage, Tally};
 use state::Active;
-
-/// The use of one limit of the scope, in the order in which the limits are declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitUse {
-    /// The declared limit.
-    pub limit: Limit,
-    /// Charged now: in flight and unexpired.
-    pub used: u64,
-    /// Accepted by the provider within the last window.
-    pub accepted: u64,
-}
-
-/// What the breaker says to the next send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Gate {
-    /// Go.
-    Pass,
-    /// The ramp: the next send goes at this instant.
-    Paced {
-        /// When.
-        ready_at: Timestamp,
-    },
-    /// One attempt may go, as the probe.
-    Probe,
-    /// The probe, or an attempt from before the cooldown, is in flight.
-    ProbeInFlight {
-        /// When it is no longer waited for.
-        until: Timestamp,
-    },
-    /// Nothing leaves.
-    Blocked {
-        /// Until when.
-        until: Timestamp,
-        /// [`Wall::Cooldown`] or [`Wall::Health`], whichever lasts longer.
-        wall: Wall,
-    },
-}
 
 /// The breaker of one scope.
 #[derive(Clone, Debug)]
@@ -125,6 +103,9 @@ impl Breaker {
     }
 
     /// An attempt that [`Breaker::on_start`] announced never left: the probe token comes back.
+    ///
+    /// Whichever attempt it was: one from before the cooldown that is taken back only now, after the probe stopped
+    /// waiting for it, frees the probe's token too.
     pub fn on_never_sent(&mut self, now: Timestamp) {
         let _ = now;
         if let Some(active) = &mut self.active {
