@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::lanes::ring::{Join, Ring};
+use crate::engine::lanes::ring::{Join, Ring, Turn};
 use crate::engine::lanes::slab::{NIL, Node, Slab};
 use crate::engine::operation::OperationKey;
 use crate::engine::time::Timestamp;
@@ -66,19 +66,19 @@ struct Waiting {
     peeked: Option<Peeked>,
 }
 
-/// What the last `peek` named and what taking it means for its tenant.
+/// What the last `peek` named and how its tenant pays for it.
 #[derive(Clone, Copy, Debug)]
 struct Peeked {
     slot: u32,
-    turn: Turn,
+    pays: Pays,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Turn {
-    /// Paid from what is left of the running turn.
-    Running,
-    /// Opens a new turn: one quantum more.
-    New,
+enum Pays {
+    /// From what is left of the running turn.
+    RunningTurn,
+    /// From a new turn, worth one quantum more.
+    NewTurn,
 }
 
 impl Default for LaneQueue {
@@ -224,16 +224,18 @@ impl Waiting {
     }
 
     fn choose(&self, bypass_max: u8, usable: &mut impl FnMut(&Queued) -> Usable) -> Option<Peeked> {
-        let turn = self.ring.cursor;
-        let running = self.candidate(turn, bypass_max, usable);
-        if let Some(slot) = running
-            && self.slab.node(slot).dominant <= self.ring.tenant(turn).deficit
-        {
-            return Some(Peeked { slot, turn: Turn::Running });
+        let mut first = None;
+        if let Turn::Of(turn) = self.ring.turn {
+            first = self.candidate(turn, bypass_max, usable);
+            if let Some(slot) = first
+                && self.slab.node(slot).dominant <= self.ring.tenant(turn).deficit
+            {
+                return Some(Peeked { slot, pays: Pays::RunningTurn });
+            }
         }
-        let mut others = self.ring.round().filter(|at| *at != turn);
+        let mut others = self.ring.round().filter(|at| self.ring.turn != Turn::Of(*at));
         let next = others.find_map(|at| self.candidate(at, bypass_max, usable));
-        next.or(running).map(|slot| Peeked { slot, turn: Turn::New })
+        next.or(first).map(|slot| Peeked { slot, pays: Pays::NewTurn })
     }
 
     fn candidate(&self, at: u32, bypass_max: u8, usable: &mut impl FnMut(&Queued) -> Usable) -> Option<u32> {
@@ -251,10 +253,10 @@ impl Waiting {
         let Node { tenant, dominant, mut previous, .. } = *self.slab.node(peeked.slot);
         let quantum = self.quantum;
         let place = self.ring.tenant_mut(tenant);
-        if let Turn::New = peeked.turn {
+        if let Pays::NewTurn = peeked.pays {
             // The cut only meets a tenant whose last turn was broken off because nothing of it was usable.
             place.deficit = place.deficit.min(quantum) + quantum;
-            self.ring.cursor = tenant;
+            self.ring.turn = Turn::Of(tenant);
         }
         let place = self.ring.tenant_mut(tenant);
         place.deficit = place.deficit.saturating_sub(dominant);

@@ -29,7 +29,17 @@ pub(super) enum Join {
     Next,
 }
 
-/// The ring. `cursor` is the tenant whose turn it is or was last.
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// This tenant's.
+    Of(u32),
+    /// Nobody's: the one whose turn it was has left. This one is next (`NIL`: nobody is here). Falling back to a
+    /// neighbour instead would let a tenant that empties each time rejoin one place earlier each round.
+    Before(u32),
+}
+
+/// The ring.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     tenants: Vec<Tenant>,
@@ -37,12 +47,19 @@ pub(super) struct Ring {
     nameless: u32,
     recent: u32,
     free: u32,
-    pub(super) cursor: u32,
+    pub(super) turn: Turn,
 }
 
 impl Ring {
     pub(super) const fn new() -> Self {
-        Self { tenants: Vec::new(), names: BTreeMap::new(), nameless: NIL, recent: NIL, free: NIL, cursor: NIL }
+        Self {
+            tenants: Vec::new(),
+            names: BTreeMap::new(),
+            nameless: NIL,
+            recent: NIL,
+            free: NIL,
+            turn: Turn::Before(NIL),
+        }
     }
 
     pub(super) fn tenant(&self, at: u32) -> &Tenant {
@@ -53,10 +70,16 @@ impl Ring {
         &mut self.tenants[at as usize]
     }
 
-    /// Every tenant once, from the one after the cursor to the cursor itself.
+    /// Every tenant once, the next one first, the one whose turn it is last.
     pub(super) fn round(&self) -> impl Iterator<Item = u32> + '_ {
-        let first = if self.cursor == NIL { NIL } else { self.tenant(self.cursor).next };
-        std::iter::successors((first != NIL).then_some(first), |at| (*at != self.cursor).then(|| self.tenant(*at).next))
+        let first = match self.turn {
+            Turn::Of(at) => self.tenant(at).next,
+            Turn::Before(at) => at,
+        };
+        std::iter::successors((first != NIL).then_some(first), move |at| {
+            let next = self.tenant(*at).next;
+            (next != first).then_some(next)
+        })
     }
 
     /// The tenant of this name; one that is not here joins where `join` says.
@@ -66,8 +89,7 @@ impl Ring {
         at
     }
 
-    /// Takes an emptied tenant out. If it was its turn, the turn falls back to the one before it, so that the one
-    /// after it is next.
+    /// Takes an emptied tenant out. If it was its turn or it was next, the one after it is next.
     pub(super) fn leave(&mut self, at: u32) {
         let Tenant { name, previous, next, .. } = self.tenants[at as usize].clone();
         match &name {
@@ -76,8 +98,8 @@ impl Ring {
         }
         self.tenant_mut(previous).next = next;
         self.tenant_mut(next).previous = previous;
-        if self.cursor == at {
-            self.cursor = if previous == at { NIL } else { previous };
+        if matches!(self.turn, Turn::Of(turn) | Turn::Before(turn) if turn == at) {
+            self.turn = Turn::Before(if next == at { NIL } else { next });
         }
         if self.recent == at {
             self.recent = NIL;
@@ -102,16 +124,18 @@ impl Ring {
 
     fn join(&mut self, name: Option<&Arc<str>>, join: Join) -> u32 {
         let at = if self.free == NIL { self.tenants.len() as u32 } else { self.free };
-        let (previous, next) = match (self.cursor, join) {
-            (NIL, _) => (at, at),
-            (cursor, Join::Last) => (self.tenant(cursor).previous, cursor),
-            (cursor, Join::Next) => (cursor, self.tenant(cursor).next),
+        let (previous, next) = match (self.turn, join) {
+            (Turn::Before(NIL), _) => (at, at),
+            (Turn::Of(turn), Join::Next) => (turn, self.tenant(turn).next),
+            (Turn::Of(turn), Join::Last) => (self.tenant(turn).previous, turn),
+            (Turn::Before(first), _) => (self.tenant(first).previous, first),
         };
         self.store(at, Tenant { name: name.cloned(), list: List::EMPTY, deficit: 0, previous, next });
         self.tenant_mut(previous).next = at;
         self.tenant_mut(next).previous = at;
-        if self.cursor == NIL {
-            self.cursor = at;
+        match (self.turn, join) {
+            (Turn::Before(NIL), _) | (Turn::Before(_), Join::Next) => self.turn = Turn::Before(at),
+            _ => {}
         }
         match name {
             Some(name) => drop(self.names.insert(Arc::clone(name), at)),

@@ -12,6 +12,10 @@
 //! All numbers are integers with 16 binary places and saturate. A cost above the whole amount counts as the amount:
 //! no window could hold it. Time that steps back counts as no time.
 //!
+//! Before there is a history, foreground is taken to want its whole share. A background burst of 1 until then, the
+//! cautious other way, made 1,000 sends under 30/min and 10,000 recipients/24 h take 2.17 h instead of 0.68 h, and
+//! protected nothing: foreground's p99 under 120/min and 400/h was the same at 20, 60 and 100 an hour.
+//!
 //! Not promised: exact integrals while the reserve moves. A drain since the last grant is taken at the rate that
 //! holds when it is asked for.
 
@@ -27,7 +31,7 @@ const SHORT_WINDOW_US: u64 = 60_000_000;
 /// A burst is worth at least this much of the pace, else each late timer would cost throughput: a pace of one send per
 /// 60 ms whose timer fires 1 ms late loses 1.7 %. At a pace slower than this the loss is below half a per cent.
 const PACE_SLACK_US: u64 = 250_000;
-/// Demand is taken half again as large as it was measured or declared (algorithms 2.2).
+/// Demand is taken half again as large as it was measured (algorithms 2.2); a declared one is taken at its word.
 const DEMAND_FACTOR: Ratio = Ratio::percent(150);
 /// And never below this part of the amount (algorithms 2.2).
 const DEMAND_MIN: Ratio = Ratio::percent(5);
@@ -163,11 +167,15 @@ impl Share {
         if rate == 0 {
             return Some(Timestamp::NEVER);
         }
-        let burst = self.burst(now, amount, limit, policy);
-        let excess = self.debt.saturating_sub(fixed(burst - cost.min(burst)));
-        let wait = (u128::from(excess) * u128::from(guarded(limit, guard))).div_ceil(u128::from(rate) << PLACES);
-        let at = Timestamp::from_micros(self.debt_at.as_micros().saturating_add(clamp(wait)));
-        (at > now).then_some(at)
+        let window = u128::from(guarded(limit, guard));
+        let drained = |debt: u64| {
+            let wait = (u128::from(debt) * window).div_ceil(u128::from(rate) << PLACES);
+            let at = Timestamp::from_micros(self.debt_at.as_micros().saturating_add(clamp(wait)));
+            (at > now).then_some(at)
+        };
+        drained(self.debt)?; // nothing owed: spares the burst, which takes most of the arithmetic
+        let burst = self.burst_of(rate, now, amount, limit, policy);
+        drained(self.debt.saturating_sub(fixed(burst - cost.min(burst))))
     }
 
     /// Background took `cost`.
@@ -222,32 +230,42 @@ impl Share {
     /// β: how much background may take at once after a pause. At least 1, unless nothing is left to it.
     #[must_use]
     pub fn burst(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        let rate = self.capacity(now, amount, limit, policy);
+        self.burst_of(self.capacity(now, amount, limit, policy), now, amount, limit, policy)
+    }
+
+    fn burst_of(&self, rate: u64, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
         let window = window(limit);
         let slack = clamp(u128::from(rate) * u128::from(PACE_SLACK_US) / u128::from(window));
         let wanted = if window <= SHORT_WINDOW_US {
             policy.background_burst.floor_of(amount)
-        } else if self.is_load_known(now, policy) {
-            self.long_burst(now, amount, rate, limit, policy)
         } else {
-            1
+            self.long_burst(now, amount, rate, limit, policy)
         };
         wanted.max(slack.saturating_add(1)).min(rate)
     }
 
     /// The formula for windows above 60 s: over the worst gap without a returning slot, `W·β/(N'−R)`, foreground may
-    /// want half of the reserve it is not known to need.
+    /// want half of the reserve it is not known to need. While nothing is known, it may want its whole share.
     fn long_burst(&self, now: Timestamp, amount: u64, rate: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
         let kept = amount.saturating_sub(rate);
         let spare = kept.saturating_sub(self.need_above(0, now, policy));
-        let measured = self.demand(now, limit, policy).max(declared(limit, policy));
-        let demand = DEMAND_FACTOR.ceil_of(measured).max(fixed(DEMAND_MIN.ceil_of(amount))).max(1);
+        let demand = self.demand(now, amount, limit, policy).max(1);
         let product = (u128::from(spare) * u128::from(rate)).saturating_mul(1 << PLACES);
         clamp(product / (2 * u128::from(demand)))
     }
 
+    /// D̂: what foreground may want in one window.
+    fn demand(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
+        if policy.foreground_expected_per_hour.is_none() && !self.has_history(now, policy) {
+            return fixed(amount - share_of(amount, policy));
+        }
+        let declared = policy.foreground_expected_per_hour.map_or(0, |operations| declared(operations, limit));
+        let measured = DEMAND_FACTOR.ceil_of(self.measured(now, limit, policy));
+        measured.max(declared).max(fixed(DEMAND_MIN.ceil_of(amount)))
+    }
+
     /// λ̂·W: foreground cost expected in one window, from a decayed sum corrected for how short the history is.
-    fn demand(&self, now: Timestamp, limit: &Limit, policy: &LanesPolicy) -> u64 {
+    fn measured(&self, now: Timestamp, limit: &Limit, policy: &LanesPolicy) -> u64 {
         let half_life = micros(policy.half_life);
         let age = micros(now.since(self.started_at)).max(micros(policy.history_min));
         let seen = (ONE - factor(age, half_life)) >> 32;
@@ -258,9 +276,8 @@ impl Share {
         clamp(rate >> PLACES)
     }
 
-    fn is_load_known(&self, now: Timestamp, policy: &LanesPolicy) -> bool {
-        policy.foreground_expected_per_hour.is_some()
-            || (self.started_at != Timestamp::NEVER && now.since(self.started_at) >= policy.history_min)
+    fn has_history(&self, now: Timestamp, policy: &LanesPolicy) -> bool {
+        self.started_at != Timestamp::NEVER && now.since(self.started_at) >= policy.history_min
     }
 
     /// `⌈reserve_factor · b̂⌉`, or anything up to `low` when it is not above `low`: spares the decay in the quiet case.
@@ -305,8 +322,7 @@ fn share_of(amount: u64, policy: &LanesPolicy) -> u64 {
 }
 
 /// The declared foreground load in this limit's unit, per window.
-fn declared(limit: &Limit, policy: &LanesPolicy) -> u64 {
-    let operations = policy.foreground_expected_per_hour.unwrap_or(0);
+fn declared(operations: u32, limit: &Limit) -> u64 {
     let cost = u128::from(operations) * u128::from(typical_cost(limit.unit()));
     clamp((cost << PLACES).saturating_mul(u128::from(window(limit))) / HOUR_US)
 }

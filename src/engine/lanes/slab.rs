@@ -146,3 +146,13 @@ impl Slab {
         self.index.insert(slot, |slot| nodes[slot as usize].key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_forty_bytes() {
+        assert_eq!(size_of::<Node>(), 40);
+    }
+}
