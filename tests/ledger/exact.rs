@@ -277,6 +277,14 @@ proptest! {
             let now = at(world.now + window * k / 20);
             prop_assert!(ledger.used(now) >= world.ledger.used(now));
         }
+        // The same limit once more answers no earlier, its bucket included.
+        let mut same = world.ledger.clone();
+        same.set_limit(at(world.now), limit, &GuardPolicy::default());
+        for cost in 1..=limit.amount().min(5) {
+            let old = world.ledger.earliest(at(world.now), cost, limit.amount());
+            let new = same.earliest(at(world.now), cost, limit.amount());
+            prop_assert_eq!(old.and(new), new);
+        }
         // A limit that is tighter in every way answers no earlier.
         let tighter = Limit::new(limit.amount().div_ceil(2), Unit::Requests, limit.window()).unwrap();
         let mut ledger = world.ledger.clone();

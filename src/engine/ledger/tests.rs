@@ -177,3 +177,53 @@ fn no_input_panics() {
         }
     }
 }
+
+#[test]
+fn a_longer_window_keeps_its_charges_longer_and_a_shorter_one_no_shorter() {
+    let guard = GuardPolicy::default();
+    let long = at(1).after(ledger("1 request / 1h").span());
+    for (from, to) in [("1 request / 1m", "1 request / 1h"), ("1 request / 1h", "1 request / 1m")] {
+        let mut ledger = ledger(from);
+        send(&mut ledger, FG, 1, 0, 1);
+        ledger.set_limit(at(2), to.parse().unwrap(), &guard);
+        assert_eq!(ledger.earliest(at(2), 1, 1), Earliest::At(long), "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_bucket_that_comes_later_is_as_full_as_if_it_had_been_there() {
+    let bucket = "30 requests / 1m bucket(8)";
+    let (mut there, mut later) = (ledger(bucket), ledger("30 requests / 1m"));
+    for ledger in [&mut there, &mut later] {
+        for k in 0..8 {
+            send(ledger, FG, 1, k, k + 1);
+        }
+        ledger.reserve(at(8), FG, 1);
+    }
+    later.set_limit(at(9), bucket.parse().unwrap(), &GuardPolicy::default());
+    for cost in 1..=8 {
+        assert_eq!(later.earliest(at(9), cost, 30), there.earliest(at(9), cost, 30));
+    }
+    assert!(matches!(later.earliest(at(9), 5, 30), Earliest::At(_)), "eight sent and four drained of eight");
+}
+
+#[test]
+fn another_rate_keeps_the_level_of_the_bucket() {
+    let mut ledger = ledger("30 requests / 1m bucket(8)");
+    for _ in 0..8 {
+        send(&mut ledger, FG, 1, 0, 0);
+    }
+    ledger.set_limit(at(0), "60 requests / 1m bucket(8)".parse().unwrap(), &GuardPolicy::default());
+    let drained = 60_060_061_u64.div_ceil(60);
+    assert_eq!(ledger.earliest(at(0), 1, 60), Earliest::At(Timestamp::from_micros(START + drained)));
+}
+
+#[test]
+fn a_bucket_counts_an_unknown_as_in_flight_until_it_can_no_longer_arrive() {
+    let mut ledger = ledger("30 requests / 1m bucket(1)");
+    ledger.reserve(at(0), FG, 1);
+    ledger.complete(at(1), FG, 1, at(0), at(65), Counted::Accepted);
+    let drained = 60_060_061_u64.div_ceil(30);
+    let ready = Timestamp::from_micros(START + 65 * SECOND + drained);
+    assert_eq!(ledger.earliest(at(1), 1, 30), Earliest::At(ready));
+}
