@@ -99,31 +99,33 @@ prop_compose! {
         }
         Scenario {
             limit, guard, sender: Sender::Sound, drift, load, lanes: Lanes::Both, network: Network::WILD, concurrency,
-            cost_max: (limit.amount() / 40).max(weight).min(capacity), span: Duration::from_secs(30 * 86_400), sends_max: 1_500, seed,
+            cost_max: (limit.amount() / 40).max(weight).min(capacity), span: Duration::from_secs(30 * 86_400), sends_max: 1_000, seed,
         }
     }
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(cases(16))]
 
     /// L1, under tails of 30 s, reordering, lost answers, both clocks at their worst, weights and lanes.
     #[test]
-    fn no_provider_that_a_kind_covers_ever_refuses(scenario in wild(6..7_200), phase in any::<u32>()) {
+    fn no_provider_that_a_kind_covers_ever_refuses(
+        scenario in wild(6..7_200),
+        phase in any::<u32>(),
+        refusals in prop_oneof![Just(Refusals::Counted), Just(Refusals::Free)],
+    ) {
         for algorithm in covered(&scenario.limit, u64::from(phase)) {
-            for refusals in [Refusals::Counted, Refusals::Free] {
-                let tally = run(&scenario, provider(&scenario.limit, algorithm, refusals));
-                prop_assert_eq!(tally.refused, 0, "by {:?}, {:?}: {:?}", algorithm, refusals, tally);
-                prop_assert_eq!(tally.phantom_wakes, 0);
-                prop_assert!(tally.sends > 0);
-            }
+            let tally = run(&scenario, provider(&scenario.limit, algorithm, refusals));
+            prop_assert_eq!(tally.refused, 0, "by {:?}, {:?}: {:?}", algorithm, refusals, tally);
+            prop_assert_eq!(tally.phantom_wakes, 0);
+            prop_assert!(tally.sends > 0);
         }
     }
 
     /// The same for windows of seconds, where part of the round trip is won back.
     #[test]
     fn no_provider_refuses_in_a_short_window_either(mut scenario in wild(1..6), phase in any::<u32>()) {
-        scenario.sends_max = 4_000;
+        scenario.sends_max = 3_000;
         for algorithm in covered(&scenario.limit, u64::from(phase)) {
             let tally = run(&scenario, provider(&scenario.limit, algorithm, Refusals::Counted));
             prop_assert_eq!(tally.refused, 0, "by {:?}: {:?}", algorithm, tally);

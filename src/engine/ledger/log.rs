@@ -9,6 +9,9 @@ use crate::engine::lane::Lane;
 
 use super::Counted;
 
+/// Room, in entries, that is not worth giving back.
+const ROOM_MIN: usize = 32;
+
 /// Charges of one instant, lane and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -66,6 +69,11 @@ impl Log {
         self.entries.back().map(|entry| entry.free_at)
     }
 
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.entries.capacity()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
@@ -121,6 +129,10 @@ impl Log {
                 self.refused = self.refused.saturating_sub(entry.cost);
             }
             self.entries.pop_front();
+        }
+        // A burst long ago does not keep its room; doubling in between keeps this O(1) per charge.
+        if self.entries.capacity() > ROOM_MIN && self.entries.len() < self.entries.capacity() / 8 {
+            self.entries.shrink_to(self.entries.capacity() / 4);
         }
     }
 

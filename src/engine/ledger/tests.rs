@@ -159,6 +159,17 @@ fn a_long_window_keeps_one_entry_a_sub_bucket_and_lane() {
 }
 
 #[test]
+fn a_burst_does_not_keep_its_room() {
+    let mut ledger = ledger("4_000 requests / 1h");
+    (0..2_000).for_each(|k| send(&mut ledger, FG, 1, k, k + 1));
+    let room = |ledger: &Ledger| ledger.book.as_ref().map_or(0, |book| book.log.room());
+    assert!(room(&ledger) >= 2_000);
+    send(&mut ledger, FG, 1, 5_500, 5_600);
+    assert!(room(&ledger) <= 512, "{}", room(&ledger));
+    assert_eq!(ledger.used(at(5_600)), 5, "four of the burst, completed after 1,996.4 s, and the last");
+}
+
+#[test]
 fn no_input_panics() {
     for limit in ["30 requests / 1m", "3 requests / 1ms bucket(2)", "1_000_000_000_000_000 B / 366d paranoid"] {
         let mut ledger = ledger(limit);
