@@ -3,6 +3,9 @@
 //! A transport sends once and reports. Whatever retries, waits or counts below the scheduler hides the signal that
 //! the breaker lives on: switch such layers off.
 
+#[cfg(feature = "graph")]
+pub mod graph;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
