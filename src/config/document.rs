@@ -16,8 +16,9 @@ use super::Config;
 use super::blank::{blanked, names_a_secret};
 use super::error::{ConfigError, Invalid, Place, Problem, ProblemKind};
 use super::key::Key;
+use super::lookup::{Found, Unknown, did_you_mean, find, join, to_value};
 use super::mailboxes::{MailboxOverride, TENANT};
-use super::source::Origin;
+use super::source::{Origin, item};
 use super::value::{Value, Wrong};
 use super::{keys, preset, rules, suggest};
 use crate::engine::policy::MailboxPolicy;
@@ -177,10 +178,7 @@ impl<'t> Reader<'t> {
         let (path, allowed, hidden) =
             (key.path.clone(), key.allowed.clone(), matches!(key.show(config), Value::Secret(_)));
         match key.read(config, &to_value(value.get_ref())) {
-            Ok(()) => {
-                let origin = Origin { preset: self.preset.clone(), place: self.place(value.span()) };
-                config.origins.note(path, origin);
-            }
+            Ok(()) => self.note(path, value, config),
             Err(wrong) => self.wrong(path, &allowed, wrong, value, if hidden { Show::Nothing } else { Show::Value }),
         }
     }
@@ -232,8 +230,7 @@ impl<'t> Reader<'t> {
                 }
             };
             if read {
-                let origin = Origin { preset: self.preset.clone(), place: self.place(value.span()) };
-                config.origins.note(full, origin);
+                self.note(full, value, config);
             }
         }
     }
@@ -267,6 +264,15 @@ impl<'t> Reader<'t> {
         };
         self.wrong(full, &format!("a name of 1 to {TENANT_BYTES_MAX} bytes"), wrong, value, Show::Value);
         false
+    }
+
+    /// Notes where a value and, for a list, its items were written.
+    fn note(&self, key: String, value: &Spanned<DeValue<'_>>, config: &mut Config) {
+        let origin = |span| Origin { preset: self.preset.clone(), place: self.place(span) };
+        for (index, inner) in value.get_ref().as_array().into_iter().flatten().enumerate() {
+            config.origins.note(item(&key, index), origin(inner.span()));
+        }
+        config.origins.note(key, origin(value.span()));
     }
 
     fn wrong(&mut self, key: String, allowed: &str, wrong: Wrong, value: &Spanned<DeValue<'_>>, show: Show) {
@@ -322,74 +328,4 @@ impl<'t> Reader<'t> {
 enum Show {
     Value,
     Nothing,
-}
-
-/// What a path leads to.
-enum Found {
-    Key(usize),
-    Table,
-    Nothing,
-}
-
-/// Looks up `path`, whose last part is `name`. A dot inside a quoted part is no separator, so it finds nothing.
-fn find<R>(known: &[Key<R>], path: &str, name: &str) -> Found {
-    if name.contains('.') {
-        return Found::Nothing;
-    }
-    if let Some(index) = known.iter().position(|key| key.path == path) {
-        return Found::Key(index);
-    }
-    let inside = |key: &Key<R>| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    if known.iter().any(inside) { Found::Table } else { Found::Nothing }
-}
-
-/// What to say of a key that is not known.
-struct Unknown {
-    full: String,
-    detail: String,
-    allowed: String,
-}
-
-impl Unknown {
-    fn of<R>(known: &[Key<R>], path: &str, name: &str, extra: &[&str]) -> Self {
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}.") };
-        let below = known.iter().filter_map(|key| key.path.strip_prefix(&prefix)).map(first_part);
-        let mut here: Vec<&str> = below.collect();
-        if path.is_empty() {
-            here.extend(extra);
-        }
-        here.dedup();
-        let elsewhere = || known.iter().map(|key| key.path.as_str()).find(|path| path.rsplit('.').next() == Some(name));
-        let detail = match suggest::closest(name, here.iter().copied()) {
-            Some(meant) => did_you_mean("no such key", Some(meant)),
-            None => did_you_mean("no such key", elsewhere()),
-        };
-        let full = if name.contains('.') { join(path, &super::value::quoted(name)) } else { join(path, name) };
-        Self { full, detail, allowed: here.join(", ") }
-    }
-}
-
-fn first_part(path: &str) -> &str {
-    path.split('.').next().unwrap_or(path)
-}
-
-fn did_you_mean(what: &str, meant: Option<&str>) -> String {
-    meant.map_or_else(|| what.to_owned(), |meant| format!("{what}; did you mean `{meant}`?"))
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-fn to_value(value: &DeValue<'_>) -> Value {
-    match value {
-        DeValue::String(text) => Value::Text(text.clone().into_owned()),
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or_else(|_| Value::Other("a very large integer", number.to_string()), Value::Integer),
-        DeValue::Float(number) => Value::Other("a float", number.to_string()),
-        DeValue::Boolean(flag) => Value::Other("a boolean", flag.to_string()),
-        DeValue::Datetime(at) => Value::Other("a date", at.to_string()),
-        DeValue::Array(items) => Value::List(items.iter().map(|item| to_value(item.get_ref())).collect()),
-        DeValue::Table(_) => Value::Other("a table", "{…}".to_owned()),
-    }
 }

@@ -50,7 +50,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// The duration in the largest unit up to hours that shows it exactly.
-pub(crate) fn show_duration(span: Duration) -> String {
+#[must_use]
+pub fn show_duration(span: Duration) -> String {
     let micros = crate::engine::Timestamp::EPOCH.after(span).as_micros();
     if micros == 0 {
         return "0s".to_owned();
@@ -61,14 +62,16 @@ pub(crate) fn show_duration(span: Duration) -> String {
 }
 
 /// `150MB`, `512 KiB`, `1_000B`. `None`: not a size, or above 64 bits.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
     let (amount, word) = digits(text.trim())?;
     let unit = SIZE_UNITS.iter().find(|(name, _)| *name == word.trim_start())?.1;
     amount.checked_mul(unit)
 }
 
 /// The size in the largest unit that shows it exactly.
-pub(crate) fn show_size(bytes: u64) -> String {
+#[must_use]
+pub fn show_size(bytes: u64) -> String {
     let exact = SIZE_UNITS.iter().find(|(_, unit)| bytes != 0 && bytes.is_multiple_of(*unit));
     let (name, unit) = exact.copied().unwrap_or(("B", 1));
     format!("{}{name}", bytes / unit)

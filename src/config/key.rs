@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::codec::Codec;
+use super::source::Source;
 use super::value::{Value, Wrong};
 
 /// Whether a running scheduler takes a new value.
@@ -17,6 +18,20 @@ pub enum Reload {
     Live,
     /// When the process starts again.
     Restart,
+}
+
+/// One key and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The full key.
+    pub key: String,
+    /// Its value as TOML, without secrets.
+    pub value: String,
+    /// Where that came from.
+    pub source: Source,
+    /// Whether a running scheduler takes a new one.
+    pub reload: Reload,
 }
 
 type Read<R> = Box<dyn Fn(&mut R, &Value) -> Result<(), Wrong>>;

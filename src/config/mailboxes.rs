@@ -94,7 +94,7 @@ impl MailboxOverride {
 
     /// Whether `key` is overridden.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.values.contains_key(key)
+        self.values.contains_key(key) || (key == TENANT && self.tenant.is_some())
     }
 
     /// `base` with the overrides applied. A value that does not fit its key changes nothing: [`Config::validate`]

@@ -26,6 +26,8 @@ mod blank;
 #[cfg(feature = "config")]
 mod document;
 #[cfg(feature = "config")]
+mod lookup;
+#[cfg(feature = "config")]
 mod preset;
 #[cfg(feature = "config")]
 mod print;
@@ -37,7 +39,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 pub use error::{ConfigError, Invalid, Place, Problem, ProblemKind};
-pub use key::Reload;
+pub use human::{parse_size, show_duration, show_size};
+pub use key::{Reload, Setting};
 pub use mailboxes::{MailboxOverride, Policies};
 pub use reload::{Change, ConfigDiff};
 pub use secret::Secret;
@@ -234,11 +237,32 @@ impl Config {
     /// Where a mailbox's value of a key such as `limits` or `lanes.background_share` came from.
     #[must_use]
     pub fn mailbox_source(&self, mailbox: &str, key: &str) -> Source {
-        if self.mailboxes.get(mailbox).is_some_and(|own| own.has(key)) {
+        let whole = key.split('[').next().unwrap_or(key);
+        if self.mailboxes.get(mailbox).is_some_and(|own| own.has(whole)) {
             let place = self.origins.place_in_file(&mailbox_key(mailbox, key));
             return Source::Override { line: place.map(|place| place.line) };
         }
         self.source(&keys::base_of(key))
+    }
+
+    /// Every key, what it holds and where that came from; those of single mailboxes last.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Setting> {
+        let base = keys::of_config().into_iter().map(|key| Setting {
+            value: key.show(self).to_string(),
+            source: self.source(&key.path),
+            reload: key.reload,
+            key: key.path,
+        });
+        let own = self.mailboxes.iter().flat_map(|(id, own)| {
+            own.names().map(move |name| Setting {
+                key: mailbox_key(id, name),
+                value: own.shown(name).map(|value| value.to_string()).unwrap_or_default(),
+                source: self.mailbox_source(id, name),
+                reload: Reload::Live,
+            })
+        });
+        base.chain(own).collect()
     }
 
     fn base_policy(&self) -> MailboxPolicy {

@@ -49,6 +49,11 @@ impl fmt::Display for Source {
     }
 }
 
+/// The key of one item of a list.
+pub(crate) fn item(key: &str, index: usize) -> String {
+    format!("{key}[{index}]")
+}
+
 /// The text that wrote a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {

@@ -7,10 +7,11 @@
 //! what the lanes keep back.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Config;
-use super::source::Source;
+use super::source::{Source, item};
 use crate::engine::policy::ScopePolicy;
 use crate::engine::{Cost, Limit, ScopeKind, Unit};
 
@@ -50,8 +51,13 @@ impl Rate {
 pub enum Binds {
     /// As soon as its amount is used, with nothing before it.
     AtOnce,
-    /// After so long at the pace of the shorter windows.
-    After(Duration),
+    /// After so long at the pace that the shorter windows force.
+    After {
+        /// How long.
+        time: Duration,
+        /// At this pace.
+        pace: Rate,
+    },
     /// Never: shorter windows are slower.
     Never,
     /// An email is never sent: it costs more than the limit can hold.
@@ -64,6 +70,8 @@ pub enum Binds {
 pub struct LimitFacts {
     /// The limit.
     pub limit: Limit,
+    /// Where it came from.
+    pub source: Source,
     /// What it allows by itself; `None`: the email costs nothing there, so it never counts.
     pub rate: Option<Rate>,
     /// When it binds.
@@ -77,10 +85,10 @@ pub struct ScopeFacts {
     /// Of which kind.
     pub kind: ScopeKind,
     /// The mailbox with a table of its own; `None`: every other mailbox, every tenant, the application.
-    pub mailbox: Option<std::sync::Arc<str>>,
+    pub mailbox: Option<Arc<str>>,
     /// Its limits, shortest window first.
     pub limits: Vec<LimitFacts>,
-    /// Where they came from.
+    /// Where the list of limits came from, also when it is empty.
     pub limits_source: Source,
     /// Attempts in flight at once.
     pub concurrency: Option<NonZeroU32>,
@@ -102,19 +110,13 @@ impl Config {
     /// What the limits of every scope come to, for emails that cost `email` each.
     #[must_use]
     pub fn facts(&self, email: &Cost) -> Vec<ScopeFacts> {
-        let policy = |id| self.mailbox_policy(id).scope.clone();
-        let mut facts = vec![self.scope_facts(ScopeKind::Mailbox, &self.mailbox, email)];
+        let mut facts = vec![self.scope_facts(ScopeKind::Mailbox, None, &self.mailbox, email)];
         for id in self.mailboxes.keys() {
-            let scope = policy(id);
-            facts.push(ScopeFacts {
-                mailbox: Some(id.clone()),
-                limits_source: self.mailbox_source(id, "limits"),
-                concurrency_source: self.mailbox_source(id, "concurrency"),
-                ..self.scope_facts(ScopeKind::Mailbox, &scope, email)
-            });
+            let policy = self.mailbox_policy(id);
+            facts.push(self.scope_facts(ScopeKind::Mailbox, Some(id), &policy.scope, email));
         }
-        facts.push(self.scope_facts(ScopeKind::Tenant, &self.tenant, email));
-        facts.push(self.scope_facts(ScopeKind::Application, &self.application, email));
+        facts.push(self.scope_facts(ScopeKind::Tenant, None, &self.tenant, email));
+        facts.push(self.scope_facts(ScopeKind::Application, None, &self.application, email));
         facts
     }
 
@@ -149,39 +151,58 @@ impl Config {
         notes
     }
 
-    fn scope_facts(&self, kind: ScopeKind, scope: &ScopePolicy, email: &Cost) -> ScopeFacts {
-        let mut limits = scope.limits.clone();
-        limits.sort_by_key(Limit::window);
-        let mut sustained: Option<Rate> = None;
-        let limits = limits.into_iter().map(|limit| judge(limit, email, &mut sustained)).collect();
+    fn scope_facts(
+        &self,
+        kind: ScopeKind,
+        mailbox: Option<&Arc<str>>,
+        scope: &ScopePolicy,
+        email: &Cost,
+    ) -> ScopeFacts {
+        let source = |key: &str| match mailbox {
+            Some(id) => self.mailbox_source(id, key),
+            None => self.source(&format!("{kind}.{key}")),
+        };
+        let list = source("limits");
+        // The items of a list that a text wrote have lines of their own.
+        let of_item = |index: usize| match list {
+            Source::Default | Source::Program | Source::Override { line: None } => list.clone(),
+            _ => source(&item("limits", index)),
+        };
+        let limits = scope.limits.iter().enumerate();
+        let mut limits: Vec<(Limit, Source)> = limits.map(|(index, limit)| (*limit, of_item(index))).collect();
+        limits.sort_by_key(|(limit, _)| limit.window());
+        let mut sustained = None;
+        let judged = limits.into_iter().map(|(limit, source)| judge(limit, source, email, &mut sustained)).collect();
         ScopeFacts {
             kind,
-            mailbox: None,
-            limits,
-            limits_source: self.source(&format!("{kind}.limits")),
+            mailbox: mailbox.cloned(),
+            limits: judged,
             concurrency: scope.concurrency,
-            concurrency_source: self.source(&format!("{kind}.concurrency")),
+            concurrency_source: source("concurrency"),
+            limits_source: list,
             sustained,
         }
     }
 }
 
 /// Sets `limit` against the pace so far, and slows the pace if the limit is slower.
-fn judge(limit: Limit, email: &Cost, pace: &mut Option<Rate>) -> LimitFacts {
+fn judge(limit: Limit, source: Source, email: &Cost, pace: &mut Option<Rate>) -> LimitFacts {
     let Some(emails) = limit.amount().checked_div(email.of(limit.unit())) else {
-        return LimitFacts { limit, rate: None, binds: Binds::Never };
+        return LimitFacts { limit, source, rate: None, binds: Binds::Never };
     };
     let rate = Rate { emails, per: limit.window() };
     let binds = match *pace {
         _ if emails == 0 => Binds::Forever,
         None => Binds::AtOnce,
-        Some(before) if rate.is_below(&before) => before.time_for(emails).map_or(Binds::Never, Binds::After),
+        Some(before) if rate.is_below(&before) => {
+            before.time_for(emails).map_or(Binds::Never, |time| Binds::After { time, pace: before })
+        }
         Some(_) => Binds::Never,
     };
     if binds != Binds::Never {
         *pace = Some(rate);
     }
-    LimitFacts { limit, rate: Some(rate), binds }
+    LimitFacts { limit, source, rate: Some(rate), binds }
 }
 
 #[cfg(test)]
@@ -198,7 +219,8 @@ mod tests {
     fn ten_thousand_a_day_bind_after_five_hours_and_a_half_at_thirty_a_minute() {
         let facts = facts(&["10_000 recipients / 24h", "30 requests / 1m"], &Cost::email(1, 0));
         assert_eq!(facts.limits[0].binds, Binds::AtOnce);
-        assert_eq!(facts.limits[1].binds, Binds::After(Duration::from_secs(20_000)));
+        let pace = Rate { emails: 30, per: Duration::from_secs(60) };
+        assert_eq!(facts.limits[1].binds, Binds::After { time: Duration::from_secs(20_000), pace });
         let sustained = facts.sustained.expect("it is limited");
         assert_eq!((sustained.emails, sustained.per), (10_000, Duration::from_secs(86_400)));
         assert!((sustained.in_span(Duration::from_secs(60)) - 6.944).abs() < 0.001);

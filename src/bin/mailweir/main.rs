@@ -1,1 +1,29 @@
-fn main() {}
+//! The `mailweir` program. Each command has a file of its own; this one only reads the command line.
+
+mod check;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sends outgoing mail within every limit of the provider.
+#[derive(Debug, Parser)]
+#[command(name = "mailweir", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check a configuration and print what its limits come to
+    Check(check::Check),
+}
+
+/// Ends with 0 when all is well, with 2 when what was handed in is wrong (clap's own answer to a bad command line),
+/// with 1 for everything else.
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Check(check) => check.run(),
+    }
+}
