@@ -4,6 +4,7 @@ use super::{Budget, Rules};
 use crate::engine::breaker::LimitUse;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
+use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
 use crate::engine::ledger::Counted;
 use crate::engine::settlement::{self, Charge, Slot};
@@ -33,6 +34,20 @@ impl Budget {
             if lane == Lane::Background && units > 0 {
                 let amount = self.breaker.amount(now, index, limit.amount());
                 row.share.on_background_grant(now, units, amount, &limit, rules.lanes, rules.guard);
+            }
+        }
+    }
+
+    /// L2, right after an ordinary background grant of a debug build.
+    pub(crate) fn assert_reserve(&self, now: Timestamp, cost: &Cost, rules: Rules<'_>) {
+        for (index, row) in self.rows.iter().enumerate() {
+            let limit = row.ledger.limit();
+            let (units, amount) = (cost.of(limit.unit()), self.amount(now, index));
+            let reserve = row.share.reserve(now, amount, &limit, rules.lanes);
+            if units > 0
+                && let Err(violation) = lanes::reserve_is_kept(amount, row.ledger.used(now), reserve, units)
+            {
+                debug_assert!(false, "{violation}");
             }
         }
     }

@@ -75,6 +75,9 @@ impl Mailbox {
         match step {
             Step::Reserving => self.claim(now, key, Shared::Reserved),
             Step::Waiting if self.may_use_grant(now, key) => {
+                if cfg!(debug_assertions) {
+                    self.assert_order(now, key, Grant::Ordinary);
+                }
                 self.budget.reserve(now, lane, &cost, Self::rules(&self.policy));
                 self.floor.on_grant(now, lane);
                 self.claim(now, key, Shared::Reserved);

@@ -9,6 +9,7 @@ use super::{AskShared, Effect, Mailbox};
 use crate::engine::budget::{Grant, Wait};
 use crate::engine::constraint::Wall;
 use crate::engine::event::Event;
+use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
@@ -17,7 +18,7 @@ use crate::engine::time::Timestamp;
 
 /// What the loop found.
 enum Pick {
-    Go(OperationKey),
+    Go(OperationKey, Grant),
     Wait(Wait),
     Nothing,
 }
@@ -50,7 +51,7 @@ impl Mailbox {
         let policy = Arc::clone(&self.policy);
         loop {
             match self.pick(now, &policy) {
-                Pick::Go(key) => self.start(now, key, &policy),
+                Pick::Go(key, grant) => self.start(now, key, grant, &policy),
                 Pick::Wait(wait) => {
                     self.pump_at = wait.until;
                     return;
@@ -65,9 +66,11 @@ impl Mailbox {
     fn pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Pick {
         if let Some(key) = self.peek(Lane::Foreground) {
             if let Some(background) = self.floor_pick(now, policy) {
-                return Pick::Go(background);
+                return Pick::Go(background, Grant::Floor);
             }
-            let Some(wait) = self.wait_of(now, key, Grant::Ordinary, policy) else { return Pick::Go(key) };
+            let Some(wait) = self.wait_of(now, key, Grant::Ordinary, policy) else {
+                return Pick::Go(key, Grant::Ordinary);
+            };
             if let Some(entry) = self.table.get(key) {
                 self.budget.on_foreground_backlog(now, &entry.operation.cost);
             }
@@ -79,7 +82,7 @@ impl Mailbox {
         }
         let Some(key) = self.peek(Lane::Background) else { return Pick::Nothing };
         match self.wait_of(now, key, Grant::Ordinary, policy) {
-            None => Pick::Go(key),
+            None => Pick::Go(key, Grant::Ordinary),
             Some(wait) => self.pass_or_wait(now, key, wait, policy),
         }
     }
@@ -117,7 +120,7 @@ impl Mailbox {
                 && budget.keeps_instant(now, lane, &head_cost, &cost, wait.until, rules);
             if passes { Usable::Yes } else { Usable::SkipOperation }
         });
-        passing.map_or(Pick::Wait(wait), Pick::Go)
+        passing.map_or(Pick::Wait(wait), |key| Pick::Go(key, Grant::Ordinary))
     }
 
     /// The next operation of a lane whose tenant is not already waiting at the shared scopes.
@@ -144,17 +147,42 @@ impl Mailbox {
     }
 
     /// Charges the mailbox's own budget, then goes the way of the other scopes.
-    fn start(&mut self, now: Timestamp, key: OperationKey, policy: &MailboxPolicy) {
+    fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant, policy: &MailboxPolicy) {
         self.table.take(key);
+        if cfg!(debug_assertions) {
+            self.assert_order(now, key, grant);
+        }
         let Some(entry) = self.table.get_mut(key) else { return };
         let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
         entry.step = Step::Reserving;
         self.budget.reserve(now, lane, &cost, Self::rules(policy));
+        if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
+            self.budget.assert_reserve(now, &cost, Self::rules(policy));
+        }
         self.floor.on_grant(now, lane);
         self.told = None;
         match self.ask {
             AskShared::Always => self.effects.push_back(Effect::Reserve { key, lane, tenant, cost }),
             AskShared::OnTrouble => self.claim(now, key, Shared::NotAsked),
+        }
+    }
+
+    /// L3, at every background grant of a debug build.
+    pub(super) fn assert_order(&mut self, now: Timestamp, key: OperationKey, grant: Grant) {
+        if self.table.get(key).is_none_or(|entry| entry.operation.lane == Lane::Foreground) {
+            return;
+        }
+        let policy = Arc::clone(&self.policy);
+        let runnable = self
+            .peek(Lane::Foreground)
+            .is_some_and(|first| self.wait_of(now, first, Grant::Ordinary, &policy).is_none());
+        let foreground = if runnable { lanes::Foreground::Runnable } else { lanes::Foreground::NotRunnable };
+        let grant = match grant {
+            Grant::Ordinary => lanes::BackgroundGrant::Ordinary,
+            Grant::Floor => lanes::BackgroundGrant::Floor,
+        };
+        if let Err(violation) = lanes::foreground_goes_first(foreground, grant) {
+            debug_assert!(false, "{violation}");
         }
     }
 
