@@ -139,6 +139,24 @@ fn a_held_tenant_does_not_stop_the_others_and_saves_up_nothing() {
 }
 
 #[test]
+fn a_tenant_whose_turns_are_broken_off_saves_up_at_most_one() {
+    let mut queue = LaneQueue::default();
+    (0..2_000).for_each(|key| queue.push_back(operation(key, Some("small"), 1)));
+    (2_000..2_200).for_each(|key| queue.push_back(operation(key, Some("large"), 100)));
+    let small = |queued: &Queued| if queued.key.0 < 2_000 { Usable::Yes } else { Usable::SkipTenant };
+    let large = |queued: &Queued| if queued.key.0 < 2_000 { Usable::SkipTenant } else { Usable::Yes };
+    for _ in 0..50 {
+        // A new turn of 100 that ends after 1.
+        assert!(take_next(&mut queue).is_some_and(|queued| queued.key.0 < 2_000));
+        let key = queue.peek(large).unwrap();
+        assert!(queue.take(key).is_some());
+    }
+    let run = (0..2_000).take_while(|_| queue.peek(any).is_some_and(|key| key.0 < 2_000 && queue.take(key).is_some()));
+    assert!(run.count() <= 200);
+    assert!(queue.peek(small).is_some());
+}
+
+#[test]
 fn several_that_return_from_a_throttle_keep_their_order() {
     let mut queue = LaneQueue::default();
     for key in 0..6 {
