@@ -238,3 +238,29 @@ fn a_bucket_counts_an_unknown_as_in_flight_until_it_can_no_longer_arrive() {
     let ready = Timestamp::from_micros(START + 65 * SECOND + drained);
     assert_eq!(ledger.earliest(at(1), 1, 30), Earliest::At(ready));
 }
+
+#[test]
+fn spacing_comes_back_only_with_a_reservation_that_was_alone() {
+    let mut ledger = ledger("32 requests / 1m paranoid"); // 29 per minute, one per 2.07 s
+    ledger.reserve(at(0), FG, 1);
+    ledger.reserve(at(3), FG, 1);
+    let spaced = Earliest::At(Timestamp::from_micros(START + 3 * SECOND + 60_060_061_u64.div_ceil(29)));
+    assert_eq!(ledger.earliest(at(4), 1, 32), spaced);
+    ledger.release(at(4), FG, 1); // which of the two it was is not known, so the later one still spaces
+    assert_eq!(ledger.earliest(at(4), 1, 32), spaced);
+}
+
+#[test]
+fn a_short_window_frees_no_unknown_earlier() {
+    let mut ledger = ledger("1 request / 1s");
+    for k in 0..2_000 {
+        send(&mut ledger, FG, 1, 2 * k, 2 * k + 1);
+    }
+    let advance = Timestamp::from_micros(START + 4_000 * SECOND + SECOND / 2).after(ledger.span());
+    send(&mut ledger, FG, 1, 4_000, 4_001);
+    assert_eq!(ledger.next_release(), Some(advance), "half of a round trip of 1 s is won back");
+    ledger.expire(at(4_010));
+    ledger.reserve(at(4_010), FG, 1);
+    ledger.complete(at(4_011), FG, 1, at(4_010), at(4_075), Counted::Accepted);
+    assert_eq!(ledger.next_release(), Some(at(4_075).after(ledger.span())));
+}
