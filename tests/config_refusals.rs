@@ -1,0 +1,208 @@
+//! The configuration file: what it refuses, and in which words.
+#![cfg(feature = "config")]
+
+use std::path::PathBuf;
+
+use mailweir::config::{Config, ConfigError, Problem, ProblemKind};
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config").join(name)
+}
+
+fn refused(name: &str) -> ConfigError {
+    Config::from_path(fixture(name)).expect_err("this fixture is wrong on purpose")
+}
+
+/// (kind, line, key, part of value, part of detail, part of allowed) of each problem, in order.
+type Expected<'a> = (ProblemKind, u32, &'a str, &'a str, &'a str, &'a str);
+
+#[track_caller]
+fn assert_problems(name: &str, expected: &[Expected<'_>]) {
+    let error = refused(name);
+    let found: Vec<&Problem> = error.problems().iter().collect();
+    assert_eq!(found.len(), expected.len(), "{error}");
+    for (problem, (kind, line, key, value, detail, allowed)) in found.iter().zip(expected) {
+        let place = problem.place.as_ref().map(|place| place.line);
+        assert_eq!((problem.kind, place, problem.key.as_str()), (*kind, Some(*line), *key), "{error}");
+        assert!(problem.value.contains(value), "{value} in {problem}");
+        assert!(problem.detail.contains(detail), "{detail} in {problem}");
+        assert!(problem.allowed.contains(allowed), "{allowed} in {problem}");
+    }
+}
+
+use ProblemKind::{Conflict, Malformed, Missing, OutOfRange, Syntax, UnknownKey, WrongType};
+
+#[test]
+fn a_text_that_is_no_toml_is_refused_at_its_line() {
+    let error = refused("syntax.toml");
+    let problem = &error.problems()[0];
+    assert_eq!((problem.kind, problem.place.as_ref().map(|place| place.line)), (Syntax, Some(2)));
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_level_with_what_was_meant() {
+    assert_problems(
+        "unknown-key.toml",
+        &[
+            (UnknownKey, 2, "lanes.backgroud_share", "50%", "`background_share`", "background_share, "),
+            (UnknownKey, 5, "retry.attempts", "4", "`attempts_max`", "attempts_max, backoff"),
+            (UnknownKey, 7, "mailboxess", "{…}", "`mailboxes`", "store, mailbox, "),
+            (UnknownKey, 10, "lanes.deep", "{…}", "no such key", "mode, "),
+        ],
+    );
+}
+
+#[test]
+fn unknown_keys_of_a_mailbox_are_refused_and_guards_are_no_key_of_one() {
+    let mailbox = "mailboxes.\"alerts@contoso.example\"";
+    assert_problems(
+        "unknown-key-of-mailbox.toml",
+        &[
+            (UnknownKey, 2, &format!("{mailbox}.limts"), "20 requests", "`limits`", "limits, concurrency, lanes"),
+            (UnknownKey, 3, &format!("{mailbox}.guard"), "{…}", "no such key", "tenant"),
+            (UnknownKey, 6, &format!("{mailbox}.lanes.colour"), "blue", "no such key", "mode, "),
+        ],
+    );
+}
+
+#[test]
+fn values_of_another_type_are_refused() {
+    assert_problems(
+        "wrong-type.toml",
+        &[
+            (WrongType, 1, "lanes", "3", "an integer where a table belongs", "[lanes]"),
+            (WrongType, 4, "mailbox.concurrency", "\"four\"", "a string", "\"unlimited\", or a whole number from 1"),
+            (WrongType, 5, "mailbox.limits", "30 requests", "an array", "30 requests / 1m"),
+            (WrongType, 8, "retry.backoff", "5", "a duration in quotes", "\"90s\""),
+            (WrongType, 9, "retry.attempts_max", "8.0", "a float", "from 1 to 1000"),
+            (WrongType, 12, "submit.own_domains", "7", "an integer where a string belongs", "contoso.example"),
+            (WrongType, 15, "store.url", "memory:", "an array where a string belongs", "one line"),
+            (WrongType, 18, "mailboxes.\"a@b.example\"", "true", "a boolean where a table belongs", ""),
+        ],
+    );
+}
+
+#[test]
+fn values_that_cannot_be_read_are_refused() {
+    assert_problems(
+        "malformed.toml",
+        &[
+            (Malformed, 1, "preset", "grahp", "`graph`", "\"onenote-like\""),
+            (Malformed, 4, "mailbox.limits", "30 apples / 1m", "counts in \"apples\"", "30 requests / 1m"),
+            (Malformed, 7, "lanes.mode", "half", "words", "\"reserved-window\" or \"hard-cap\""),
+            (Malformed, 8, "lanes.reserve", "10%", "not a range", "10%..50%"),
+            (Malformed, 9, "lanes.background_share", "half", "not a share", "from 0% to 100%"),
+            (Malformed, 12, "breaker.ramp", "30 seconds", "not a duration", "1h 30m"),
+            (Malformed, 15, "submit.size_max", "150", "not a size", "150MB"),
+        ],
+    );
+}
+
+#[test]
+fn zero_and_absurd_values_are_refused() {
+    assert_problems(
+        "out-of-range.toml",
+        &[
+            (OutOfRange, 2, "mailbox.limits", "0 requests", "at least 1", "limits such as"),
+            (OutOfRange, 3, "mailbox.concurrency", "0", "below", "from 1 to"),
+            (OutOfRange, 6, "tenant.limits", "400d", "at most 366d", ""),
+            (OutOfRange, 9, "lanes.background_share", "150%", "above", "from 0% to 100%"),
+            (OutOfRange, 10, "lanes.reserve", "50%..10%", "lower end is above", "lower one first"),
+            (OutOfRange, 13, "retry.attempts_max", "-1", "below zero", "from 1 to 1000"),
+            (OutOfRange, 14, "retry.deadline", "0s", "below", "from 1s"),
+            (OutOfRange, 17, "actors.threads", "65", "above", "from 1 to 64"),
+            (OutOfRange, 20, "application.limits", "paranoid", "too small for paranoid", ""),
+        ],
+    );
+}
+
+#[test]
+fn impossible_combinations_are_refused_all_at_once() {
+    assert_problems(
+        "conflict.toml",
+        &[
+            (Conflict, 2, "mailbox.limits", "20 requests", "two limits count requests over 1m", "one limit per unit"),
+            (Conflict, 5, "lanes.background_share", "80%", "together above 100%", "a reserve up to 20%"),
+            (Conflict, 8, "breaker.cooldown_short_max", "10m", "above breaker.cooldown_long_max = 6m", "at most"),
+            (Conflict, 9, "breaker.health_cooldown", "10m", "above breaker.health_cooldown_max = 5m", "at most"),
+            (Conflict, 12, "retry.attempt_timeout", "65s", "counts as over", "below 65s"),
+            (Conflict, 13, "retry.backoff", "20m", "above retry.backoff_max = 10m", "at most"),
+            (Conflict, 16, "submit.mailboxes", "listed", "none is listed", "\"any\""),
+            (Conflict, 19, "transport.graph.client_secret_env", "SECRET", "2 places", "one of"),
+        ],
+    );
+}
+
+#[test]
+fn a_mailbox_is_checked_with_what_it_inherits() {
+    let mailbox = "mailboxes.\"alerts@contoso.example\"";
+    assert_problems(
+        "conflict-of-mailbox.toml",
+        &[
+            (Conflict, 7, &format!("{mailbox}.lanes.reserve"), "10%..50%", "share of 60%", "up to 40%"),
+            (Conflict, 8, &format!("{mailbox}.retry.attempt_timeout"), "70s", "counts as over", "below 65s"),
+        ],
+    );
+}
+
+#[test]
+fn a_graph_transport_needs_its_registration_and_an_encrypted_way() {
+    let error = refused("missing.toml");
+    let found: Vec<(ProblemKind, &str)> =
+        error.problems().iter().map(|problem| (problem.kind, problem.key.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (Missing, "transport.graph.client_secret_env"),
+            (Missing, "transport.graph.tenant"),
+            (Malformed, "transport.graph.base_url"),
+        ],
+        "{error}"
+    );
+}
+
+#[test]
+fn every_kind_of_problem_has_a_fixture() {
+    let mut left: Vec<ProblemKind> = ProblemKind::ALL.to_vec();
+    for entry in std::fs::read_dir(fixture("")).expect("the fixtures are there") {
+        if let Err(error) = Config::from_path(entry.expect("a readable folder").path()) {
+            left.retain(|kind| !error.problems().iter().any(|problem| problem.kind == *kind));
+        }
+    }
+    assert!(left.is_empty(), "no fixture fails with {left:?}");
+}
+
+#[test]
+fn every_error_reads_as_file_line_key_value_and_what_is_allowed() {
+    let error = Config::from_toml("\n[lanes]\nbackground_share = \"150%\"\n", "mail.toml").expect_err("150 %");
+    assert_eq!(
+        error.to_string(),
+        "mail.toml:3: lanes.background_share = \"150%\": above what is allowed; \
+         allowed: a share such as \"50%\" or \"0.5%\", with at most four decimals, from 0% to 100%"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::from_path(fixture("none.toml")).expect_err("there is no such file");
+    assert!(matches!(&error, ConfigError::Unreadable { .. }));
+    assert!(error.to_string().contains("none.toml"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_utf8_is_refused_where_it_stops_being() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("latin1.toml");
+    std::fs::write(&path, b"[store]\nurl = \"m\xe9m\"\n").expect("a scratch file");
+    let error = Config::from_path(&path).expect_err("latin 1");
+    let problem = &error.problems()[0];
+    assert_eq!((problem.kind, problem.place.as_ref().map(|place| place.line)), (Syntax, Some(2)));
+}
+
+#[test]
+fn secrets_show_in_no_error() {
+    let error = refused("secrets.toml");
+    assert!(error.problems().iter().any(|problem| problem.key == "transport.graph.client_secret"), "{error}");
+    assert!(error.problems().iter().any(|problem| problem.key == "transport.graph.client_secrt"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+}
