@@ -5,6 +5,7 @@
 
 #[cfg(feature = "graph")]
 pub mod graph;
+pub mod simulated;
 
 use std::fmt::Debug;
 use std::sync::Arc;

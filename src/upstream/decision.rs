@@ -30,7 +30,7 @@ pub struct Handle(pub(super) u64);
 pub struct Decision {
     /// To be completed when the service is over, whatever the client hears.
     pub handle: Handle,
-    /// HTTP status: 202, 429, 503 or 504. `None`: the request never arrived.
+    /// HTTP status: 202, 429, 503 or 504, or the 4xx of a bad request. `None`: the request never arrived.
     pub status: Option<u16>,
     /// Whether the email was taken. True with 504 or no answer, too.
     pub executed: bool,

@@ -2,7 +2,9 @@
 //!
 //! Tests, the demo, the simulator and the benchmarks all need a provider with known limits, and all need the *same*
 //! one, or their figures cannot be compared. So there is one model, [`Upstream`], pure like the engine: `now` is an
-//! argument, every draw comes from one seed, limits are integers. A simulator calls it directly.
+//! argument, every draw comes from one seed, limits are integers. It has three users: a simulator calls it directly,
+//! the simulated transport puts it behind the transport trait, and `upstream::http` (feature `upstream`) puts it
+//! behind Graph's wire format on a real socket.
 //!
 //! Whoever checks a run reads the [`Log`] of arrivals, never the client's own account: a client that is wrong about
 //! its budget is wrong about its own counts too. [`check`] has the questions to ask of it.
@@ -15,6 +17,8 @@
 pub mod check;
 mod decision;
 mod foreign;
+#[cfg(feature = "upstream")]
+pub mod http;
 mod limit;
 mod log;
 mod model;

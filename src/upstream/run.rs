@@ -71,6 +71,8 @@ enum Fault {
     ResponseLost,
     ResponseDuplicated,
     AcceptedWithRetryAfter,
+    /// Not drawn: the request itself is bad.
+    Invalid(u16),
 }
 
 /// Why a request is refused, and until when by what is known.
@@ -132,6 +134,13 @@ impl Upstream {
         };
         let decision = self.receive(now, request, fault, Origin::Client);
         Decision { delivery, ..decision }
+    }
+
+    /// Decides a request that is bad in itself, to be answered `status` (4xx): it meets the limits and is charged like
+    /// any other, but nothing is taken and no fault befalls it.
+    pub fn arrive_invalid(&mut self, now: Timestamp, request: &ArrivalRequest, status: u16) -> Decision {
+        let now = self.advance(now);
+        self.receive(now, request, Some(Fault::Invalid(status)), Origin::Client)
     }
 
     /// The service of `handle` is over at `at`, which may lie ahead: its slot is free from then on.
@@ -248,6 +257,7 @@ impl Upstream {
         let (status, executed) = match fault {
             Some(Fault::ErrorAfterCharge) => (503, false),
             Some(Fault::TimeoutAfterAcceptance) => (504, true),
+            Some(Fault::Invalid(status)) => (status, false),
             _ => (202, true),
         };
         let lingers = if status == 504 { self.model.faults.timeout_lingers } else { Duration::ZERO };

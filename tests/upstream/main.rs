@@ -5,6 +5,8 @@ mod algorithms;
 mod faults;
 mod log;
 mod optimum;
+#[cfg(feature = "test-util")]
+mod transport;
 
 use std::time::Duration;
 
