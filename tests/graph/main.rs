@@ -85,7 +85,11 @@ async fn an_email_goes_out_as_base64_mime_with_its_correlation() {
     let second = Attempt { number: 2, lane: Lane::Background, mailbox: "a/b?c@contoso.example".into(), ..attempt() };
     transport.send(second).await;
 
+    let versioned = fixed(&format!("{}/v1.0/", server.url()));
+    versioned.send(attempt()).await;
+
     let seen = server.seen("sendMail");
+    assert_eq!(seen[2].line, seen[0].line, "the version may stand in the base URL");
     assert_eq!(seen[0].line, "POST /v1.0/users/noreply@contoso.example/sendMail HTTP/1.1");
     assert_eq!(seen[1].line, "POST /v1.0/users/a%2Fb%3Fc@contoso.example/sendMail HTTP/1.1");
     assert_eq!(seen[0].header("content-type"), Some("text/plain"));

@@ -93,7 +93,7 @@ fn addresses(list: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut take = |token: &mut String| {
         let inner = token.rsplit_once('<').map_or(token.as_str(), |(_, inner)| inner);
-        let address = inner.trim_end_matches('>').trim();
+        let address = inner.split('>').next().unwrap_or_default().trim();
         if address.contains('@') && !address.contains(char::is_whitespace) {
             found.push(address.to_ascii_lowercase());
         }
@@ -145,6 +145,7 @@ mod tests {
     fn addresses_are_found_and_names_are_not() {
         for (list, expected) in [
             (" ann@a.example", &["ann@a.example"][..]),
+            (" Ann <ann@a.example>\r\n", &["ann@a.example"]),
             ("Ann <ANN@a.example>, bob@b.example", &["ann@a.example", "bob@b.example"]),
             ("\"eve@e.example\" <ann@a.example>", &["ann@a.example"]),
             ("ann@a.example (eve@e.example)", &["ann@a.example"]),

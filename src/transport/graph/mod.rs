@@ -69,7 +69,8 @@ impl GraphTransport {
     /// [`GraphError`] names the setting and what is allowed.
     pub fn with_tokens(tokens: Arc<dyn TokenSource>, options: GraphOptions) -> Result<Self, GraphError> {
         options.check()?;
-        let base = format!("{}/v1.0", options::base("base_url", &options.base_url, options.plain_http)?);
+        let base = options::base("base_url", &options.base_url, options.plain_http)?;
+        let base = if base.ends_with("/v1.0") { base } else { base + "/v1.0" };
         let wire = Wire::new(wire::client(&options)?, Arc::clone(&tokens));
         Ok(Self { base, options, tokens, wire })
     }

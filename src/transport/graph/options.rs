@@ -27,7 +27,7 @@ pub enum PlainHttp {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GraphOptions {
-    /// Scheme, host and optional port; `/v1.0` is added.
+    /// Scheme, host and optional port; `/v1.0` is added where it is not there.
     pub base_url: String,
     /// Longest wait for a connection, names and TLS included. Keep it below the attempts' timeout: what fails here
     /// gives its charge back, what fails later may not.

@@ -2,12 +2,13 @@
 //!
 //! Whether a lost attempt can have been accepted is decided by one fact: whether the HTTP client ever asked for the
 //! request's body. Without the body there is no email. The client's own error kinds do not tell: the same
-//! "connection closed" comes before and after the body. So the body itself reports ([`Tracked`]).
+//! "connection closed" comes before and after the body. So the body itself tells, and stops at a [`Gate`].
 //!
-//! The client repeats nothing: its retries and redirects are off, and a body that reports cannot be cloned anyway.
+//! The client repeats nothing: its retries and redirects are off, and a gated body cannot be cloned anyway.
 //! One thing is left in it and wanted: a request that was queued on a pooled connection and never started, because
 //! the server had closed that connection, moves to another connection. No byte of it had left.
 
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -72,23 +73,24 @@ impl Wire {
 
     /// Makes the call before `deadline`. An answer instead of a reply says how far it came.
     pub(super) async fn call(&self, call: &Call, mut deadline: Pin<&mut Sleep>) -> Result<Reply, Answer> {
-        let progress = Arc::new(Progress::default());
         let mut refused = None;
         loop {
+            // Bytes of a request that was answered 401 have left, though nothing was accepted.
+            let before = if refused.is_some() { Sent::Maybe } else { Sent::No };
             let token = match within(deadline.as_mut(), self.tokens.token(refused.as_ref())).await {
-                None => return Err(progress.lost().into()),
-                Some(Err(error)) => return Err(progress.without_token(error)),
+                None => return Err(not_accepted(before)),
+                Some(Err(error)) => return Err(without_token(error, before)),
                 Some(Ok(token)) => token,
             };
-            let sent = within(deadline.as_mut(), self.request(call, token.expose(), &progress)).await;
+            let gate = Arc::new(Gate::default());
+            let sent = within(deadline.as_mut(), self.request(call, token.expose(), &gate)).await;
             let mut response = match sent {
-                None => return Err(progress.lost().into()),
-                Some(Err(error)) => return Err(progress.failed(&error).into()),
+                None => return Err(lost(&gate, Sent::Maybe)),
+                Some(Err(error)) => return Err(lost(&gate, if never_left(&error) { before } else { Sent::Maybe })),
                 Some(Ok(response)) => response,
             };
             if response.status() == StatusCode::UNAUTHORIZED && refused.is_none() {
                 // It was not accepted, so it may be repeated; the second 401 is the answer.
-                progress.refused();
                 refused = Some(token);
                 continue;
             }
@@ -102,16 +104,10 @@ impl Wire {
         }
     }
 
-    async fn request(
-        &self,
-        call: &Call,
-        token: &str,
-        progress: &Arc<Progress>,
-    ) -> Result<reqwest::Response, reqwest::Error> {
-        progress.asked();
+    async fn request(&self, call: &Call, token: &str, gate: &Arc<Gate>) -> Result<reqwest::Response, reqwest::Error> {
         let mut request = self.http.request(call.method.clone(), &call.url).headers(call.headers.clone());
         if !call.body.is_empty() {
-            let body = Tracked { inner: call.body.clone().into(), progress: Arc::clone(progress) };
+            let body = Gated { inner: call.body.clone().into(), gate: Arc::clone(gate) };
             let content_type = HeaderValue::from_static(call.content_type);
             request = request.header(CONTENT_TYPE, content_type).body(reqwest::Body::wrap(body));
         }
@@ -119,79 +115,87 @@ impl Wire {
     }
 }
 
-/// How far an attempt has come.
+/// Whether no byte of the request left: names, refusals, TLS and connect timeouts; or it could not even be built.
+fn never_left(error: &reqwest::Error) -> bool {
+    error.is_connect() || error.is_builder()
+}
+
+fn not_accepted(sent: Sent) -> Answer {
+    Verdict::Transient { sent, retry_after: None }.into()
+}
+
+/// The answer of a request that was given up: `sent` if its body never began, for then it cannot have been accepted.
+fn lost(gate: &Gate, sent: Sent) -> Answer {
+    match gate.shut() {
+        Passed::Nothing => not_accepted(sent),
+        Passed::Something => Verdict::Unknown.into(),
+    }
+}
+
+fn without_token(error: TokenError, sent: Sent) -> Answer {
+    match error {
+        TokenError::Refused { status, correlation_id, .. } => Answer {
+            status: Some(status),
+            provider_id: correlation_id,
+            ..Verdict::Permanent { of: Subject::Account }.into()
+        },
+        TokenError::Unavailable { status, retry_after, .. } => {
+            Answer { status, ..Verdict::Transient { sent, retry_after }.into() }
+        }
+    }
+}
+
+/// What a body passes through. Once shut before it began, it never begins: a connection task that comes to it an
+/// instant after the deadline must not send what was just reported as not sent.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicU8);
+struct Gate(AtomicU8);
 
-/// Nothing was handed to the HTTP client.
-const NOTHING: u8 = 0;
-/// A request was, and its body was not begun: the head may have left, the email has not.
-const ASKED: u8 = 1;
-/// A request was answered 401: bytes left, the email was not accepted.
-const REFUSED: u8 = 2;
-/// The body was begun: anything may have happened.
-const BEGUN: u8 = 3;
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const SHUT: u8 = 2;
 
-impl Progress {
-    fn asked(&self) {
-        let _ = self.0.compare_exchange(NOTHING, ASKED, Ordering::Relaxed, Ordering::Relaxed);
-    }
+/// Whether anything went through a gate before it was shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    Nothing,
+    Something,
+}
 
-    fn refused(&self) {
-        self.0.store(REFUSED, Ordering::Relaxed);
-    }
-
-    fn begun(&self) {
-        self.0.store(BEGUN, Ordering::Relaxed);
-    }
-
-    /// The verdict when time ran out.
-    fn lost(&self) -> Verdict {
-        match self.0.load(Ordering::Relaxed) {
-            NOTHING => Verdict::Transient { sent: Sent::No, retry_after: None },
-            BEGUN => Verdict::Unknown,
-            _ => Verdict::Transient { sent: Sent::Maybe, retry_after: None },
+impl Gate {
+    /// Whether the body may go on.
+    fn begin(&self) -> bool {
+        match self.0.compare_exchange(WAITING, BEGUN, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(state) => state == BEGUN,
         }
     }
 
-    /// The verdict when the client gave up.
-    fn failed(&self, error: &reqwest::Error) -> Verdict {
-        // `is_connect` covers names, refusals, TLS and connect timeouts; `is_builder` means it never started.
-        let unsent = self.0.load(Ordering::Relaxed) <= ASKED && (error.is_connect() || error.is_builder());
-        if unsent { Verdict::Transient { sent: Sent::No, retry_after: None } } else { self.lost() }
-    }
-
-    fn without_token(&self, error: TokenError) -> Answer {
-        let sent = if self.0.load(Ordering::Relaxed) == NOTHING { Sent::No } else { Sent::Maybe };
-        match error {
-            TokenError::Refused { status, correlation_id, .. } => Answer {
-                status: Some(status),
-                provider_id: correlation_id,
-                ..Verdict::Permanent { of: Subject::Account }.into()
-            },
-            TokenError::Unavailable { status, retry_after, .. } => {
-                Answer { status, ..Verdict::Transient { sent, retry_after }.into() }
-            }
+    fn shut(&self) -> Passed {
+        match self.0.compare_exchange(WAITING, SHUT, Ordering::AcqRel, Ordering::Acquire) {
+            Err(BEGUN) => Passed::Something,
+            _ => Passed::Nothing,
         }
     }
 }
 
-/// A body that notes when it is first asked for.
-struct Tracked {
+/// A body behind a gate.
+struct Gated {
     inner: reqwest::Body,
-    progress: Arc<Progress>,
+    gate: Arc<Gate>,
 }
 
-impl Body for Tracked {
+impl Body for Gated {
     type Data = <reqwest::Body as Body>::Data;
-    type Error = <reqwest::Body as Body>::Error;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        self.progress.begun();
-        Pin::new(&mut self.inner).poll_frame(cx)
+        if !self.gate.begin() {
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "given up before it began"))));
+        }
+        Pin::new(&mut self.inner).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -222,5 +226,45 @@ async fn fill(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
     while body.len() < max {
         let Ok(Some(chunk)) = response.chunk().await else { return };
         body.extend_from_slice(chunk.get(..max - body.len()).unwrap_or(&chunk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(body: &mut Gated) -> Option<Result<usize, io::ErrorKind>> {
+        let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+        match Pin::new(body).poll_frame(&mut cx) {
+            Poll::Ready(frame) => frame.map(|frame| match frame {
+                Ok(frame) => Ok(frame.data_ref().map_or(0, |data| data.len())),
+                Err(error) => Err(error.kind()),
+            }),
+            Poll::Pending => panic!("a body in memory is ready"),
+        }
+    }
+
+    fn gated() -> (Gated, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        (Gated { inner: "email".to_owned().into(), gate: Arc::clone(&gate) }, gate)
+    }
+
+    #[test]
+    fn a_body_whose_gate_was_shut_before_it_began_never_begins() {
+        let (mut body, gate) = gated();
+        assert_eq!(gate.shut(), Passed::Nothing);
+        assert_eq!(poll(&mut body), Some(Err(io::ErrorKind::TimedOut)));
+        assert_eq!(gate.shut(), Passed::Nothing, "still");
+        assert_eq!(lost(&gate, Sent::No).verdict, Verdict::Transient { sent: Sent::No, retry_after: None });
+    }
+
+    #[test]
+    fn a_body_that_began_goes_on_and_leaves_the_outcome_unknown() {
+        let (mut body, gate) = gated();
+        assert_eq!(body.size_hint().exact(), Some(5));
+        assert_eq!(poll(&mut body), Some(Ok(5)));
+        assert_eq!(gate.shut(), Passed::Something);
+        assert_eq!(poll(&mut body), None, "to its end");
+        assert_eq!(lost(&gate, Sent::No).verdict, Verdict::Unknown);
     }
 }
