@@ -1,5 +1,7 @@
 //! mailweir: an actor-based multi-lane scheduler for outgoing mail.
 
+#[cfg(feature = "runtime")]
+mod actor;
 #[cfg(any(feature = "runtime", feature = "config"))]
 pub mod config;
 pub mod engine;
@@ -11,11 +13,26 @@ pub mod upstream;
 pub mod clock;
 #[cfg(feature = "runtime")]
 pub mod email;
+#[cfg(feature = "runtime")]
+pub mod scheduler;
 #[cfg(feature = "http-signals")]
 pub mod signals;
 #[cfg(feature = "runtime")]
 pub mod store;
 #[cfg(feature = "runtime")]
+pub mod submission;
+#[cfg(feature = "runtime")]
 pub mod telemetry;
 #[cfg(feature = "runtime")]
 pub mod transport;
+
+#[cfg(any(feature = "runtime", feature = "config"))]
+pub use config::Config;
+#[cfg(feature = "runtime")]
+pub use email::Email;
+pub use engine::mailbox::Outcome;
+pub use engine::{Cost, Lane};
+#[cfg(feature = "runtime")]
+pub use scheduler::{Permit, Scheduler, SchedulerHandle, Ticket};
+#[cfg(feature = "runtime")]
+pub use submission::{Submission, SubmitError};

@@ -154,7 +154,9 @@ fn shell_events() -> Vec<EventKind> {
         EventKind::StoreDegraded { store: "redis", policy: StorePolicy::Half },
         EventKind::StoreRecovered { store: "redis", policy: StorePolicy::Half },
         EventKind::ActorRestarted { mailbox: mailbox.clone(), restarts: 1, reason: "panicked" },
-        EventKind::ActorHeld { mailbox, restarts: 5, reason: "panicked" },
+        EventKind::ActorHeld { mailbox: mailbox.clone(), restarts: 5, reason: "panicked" },
+        EventKind::TransportPanicked { mailbox: mailbox.clone() },
+        EventKind::PermitAbandoned { mailbox },
         EventKind::ShutdownFinished { accepted: 3, returned: 120, unknown: 1 },
     ]
 }

@@ -2,6 +2,13 @@
 //!
 //! Every call takes a batch, so that whatever arrived while the last commit ran shares the next one. Every write is
 //! idempotent by operation key and attempt number, because a call whose answer was lost may have been executed.
+//!
+//! Calls take effect in the order in which their futures are first polled. The scheduler polls records, claims and
+//! inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
+
+mod memory;
+
+pub use memory::MemoryStore;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -96,6 +103,8 @@ pub struct OperationRecord {
     pub next_at: Option<Timestamp>,
     /// Attempts that count, so far.
     pub attempts: u32,
+    /// The highest number of an attempt row written, so that no number is used twice.
+    pub rows: u32,
     /// HTTP status or SMTP code of the last attempt.
     pub last_status: Option<u16>,
     /// The provider's id, where it gave one.
@@ -135,7 +144,7 @@ pub struct Recovery {
 }
 
 /// Why the store did not do it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// It may work later: busy, out of reach, timed out. It may also have been executed.
@@ -181,22 +190,37 @@ pub struct OperationQuery {
     pub limit: usize,
 }
 
+impl OperationQuery {
+    /// Whether `record` is among what is asked for, the limit aside.
+    #[must_use]
+    pub fn wants(&self, record: &OperationRecord) -> bool {
+        self.state.is_none_or(|state| state == record.state)
+            && self.mailbox.as_ref().is_none_or(|mailbox| *mailbox == record.mailbox)
+            && self.lane.is_none_or(|lane| lane == record.lane)
+            && (self.tenant.is_none() || self.tenant == record.tenant)
+    }
+}
+
 /// Where operations live. Implementations never decide: they write, find and report.
 pub trait Store: Debug + Send + Sync + 'static {
     /// `memory`, `sqlite`, `redis`: for events.
     fn kind(&self) -> &'static str;
 
-    /// Everything that is not final, and the attempts claimed since `since`.
-    fn recover(&self, since: Timestamp) -> BoxFuture<'_, Result<Recovery, StoreError>>;
+    /// Everything that is not final, and the attempts claimed since `since`; of one mailbox, or of all.
+    fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>>;
 
-    /// Stores new operations; when it returns, those answered [`Inserted::New`] are durable.
+    /// Stores new operations: all of the batch, or nothing when there is no room for it. When it returns, those
+    /// answered [`Inserted::New`] are durable.
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>>;
 
     /// Writes attempt rows, and answers each with what to send (`None`: no such live operation).
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>>;
 
-    /// Records transitions.
-    fn record(&self, batch: Vec<Record>) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// Records transitions, in order. Shared, because the scheduler keeps the batch to write it again if it fails.
+    fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// What to send for an operation that is not final; `None` when there is no such operation.
+    fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>>;
 
     /// One operation by its id.
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>>;

@@ -32,6 +32,8 @@ const QUEUE_FULL: &str = "lane.queue.full";
 const RESUME_PLANNED: &str = "resume.wave.planned";
 const RESUME_FINISHED: &str = "resume.wave.finished";
 const ATTEMPT_FINISHED: &str = "send.attempt.finished";
+const TRANSPORT_PANICKED: &str = "send.transport.panicked";
+const PERMIT_ABANDONED: &str = "send.permit.abandoned";
 const STORE_DEGRADED: &str = "store.backend.degraded";
 const STORE_RECOVERED: &str = "store.backend.recovered";
 const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
@@ -61,6 +63,8 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
         EventKind::ActorHeld { .. } => ACTOR_HELD,
         EventKind::SendsSuspended { .. } => SENDS_SUSPENDED,
+        EventKind::TransportPanicked { .. } => TRANSPORT_PANICKED,
+        EventKind::PermitAbandoned { .. } => PERMIT_ABANDONED,
         EventKind::ShutdownFinished { .. } => SHUTDOWN_FINISHED,
     }
 }
@@ -68,12 +72,14 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
 /// The level of an event.
 pub(super) const fn level(kind: &EventKind) -> Level {
     match kind {
-        EventKind::ActorRestarted { .. } | EventKind::ActorHeld { .. } | EventKind::SendsSuspended { .. } => {
-            Level::Error
-        }
+        EventKind::ActorRestarted { .. }
+        | EventKind::ActorHeld { .. }
+        | EventKind::SendsSuspended { .. }
+        | EventKind::TransportPanicked { .. } => Level::Error,
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
         | EventKind::QueueFull { .. }
+        | EventKind::PermitAbandoned { .. }
         | EventKind::StoreDegraded { .. } => Level::Warn,
         EventKind::AttemptFinished { outcome, .. } if is_unknown(outcome) => Level::Warn,
         EventKind::BreakerHalfOpened { .. }
@@ -107,6 +113,8 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
         | EventKind::SendsSuspended { .. }
+        | EventKind::TransportPanicked { .. }
+        | EventKind::PermitAbandoned { .. }
         | EventKind::ShutdownFinished { .. } => process(kind, redaction),
     }
 }
@@ -269,6 +277,18 @@ fn process(kind: &EventKind, redaction: Redaction) {
                 http.response.status_code = status,
             },
             "sends suspended"
+        ),
+        EventKind::TransportPanicked { mailbox } => error!(
+            name: TRANSPORT_PANICKED, target: SEND, {
+                mailbox = %ShownId(mailbox, redaction),
+            },
+            "transport panicked"
+        ),
+        EventKind::PermitAbandoned { mailbox } => warn!(
+            name: PERMIT_ABANDONED, target: SEND, {
+                mailbox = %ShownId(mailbox, redaction),
+            },
+            "permit abandoned"
         ),
         EventKind::ShutdownFinished { accepted, returned, unknown } => info!(
             name: SHUTDOWN_FINISHED, target: ACTOR, {

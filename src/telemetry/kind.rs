@@ -258,6 +258,18 @@ pub enum EventKind {
         /// HTTP status or SMTP code.
         status: Option<u16>,
     },
+    /// The transport panicked in an attempt, which counts as unknown.
+    #[serde(rename = "send.transport.panicked")]
+    TransportPanicked {
+        /// From which mailbox.
+        mailbox: Arc<str>,
+    },
+    /// A permit was dropped without a word on how its send ended, which counts as unknown.
+    #[serde(rename = "send.permit.abandoned")]
+    PermitAbandoned {
+        /// Of which mailbox.
+        mailbox: Arc<str>,
+    },
     /// The scheduler has stopped.
     #[serde(rename = "scheduler.shutdown.finished")]
     ShutdownFinished {

@@ -1,0 +1,127 @@
+//! What comes in through the lanes.
+
+use std::sync::Arc;
+
+use super::desk::{Entry, Flight};
+use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
+use super::journal::Newcomer;
+use super::mailbox::{MailboxActor, Mode};
+use super::permit::{PermitError, TryAcquire};
+use crate::engine::mailbox::{Input, Refusal};
+use crate::engine::operation::OperationKind;
+use crate::engine::spread::fnv1a;
+use crate::engine::{Operation, OperationKey};
+use crate::store::NewOperation;
+use crate::submission::SubmitError;
+
+impl MailboxActor {
+    pub(super) fn on_admit(&mut self, admit: Admit) {
+        if self.drain.is_some() || self.world.is_closing() {
+            return self.hand_back(admit);
+        }
+        if self.mode != Mode::Live || self.engine.is_none() {
+            return admit.turn_away(TurnedAway::MailboxHeld);
+        }
+        match admit {
+            Admit::Send(handed) if !handed.reply.is_withdrawn() => self.take_in(handed),
+            Admit::Permit(request) if !request.reply.is_withdrawn() => self.ask_permit(*request),
+            // Whoever handed it over has gone: nothing happened.
+            Admit::Send(_) | Admit::Permit(_) => {}
+        }
+    }
+
+    pub(super) fn hand_back(&mut self, admit: Admit) {
+        if let (Some(drain), Admit::Send(_)) = (&mut self.drain, &admit) {
+            drain.so_far.returned += 1;
+        }
+        admit.turn_away(TurnedAway::ShuttingDown);
+    }
+
+    fn take_in(&mut self, handed: Box<Handed>) {
+        let operation = self.operation_of(&handed);
+        let checked = self.engine.as_ref().map(|engine| engine.check(self.now, &operation, handed.submission.wait_max));
+        if let Some(Err(refusal)) = checked {
+            return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
+        }
+        let new = NewOperation {
+            key: operation.key,
+            id: Arc::clone(&handed.id),
+            fingerprint: handed.submission.fingerprint(),
+            mailbox: Arc::clone(self.seat.id()),
+            lane: operation.lane,
+            tenant: operation.tenant.clone(),
+            campaign: operation.campaign.clone(),
+            cost: operation.cost,
+            submitted_at: operation.submitted_at,
+            not_before: operation.not_before,
+            deadline: operation.deadline,
+            email: handed.submission.email.clone(),
+        };
+        self.journal.insert(Newcomer { handed, operation }, new);
+    }
+
+    fn operation_of(&self, handed: &Handed) -> Operation {
+        let submission = &handed.submission;
+        let deadline = submission
+            .deadline
+            .map_or_else(|| self.now.after(self.policy.retry.deadline), |deadline| deadline.resolve(self.now));
+        Operation {
+            key: self.world.next_key(),
+            id_hash: fnv1a(handed.id.as_bytes()),
+            lane: submission.lane,
+            kind: OperationKind::Send,
+            tenant: submission.tenant.clone(),
+            campaign: submission.campaign.clone(),
+            cost: handed.cost,
+            submitted_at: self.now,
+            not_before: submission.not_before.unwrap_or(self.now),
+            deadline,
+            attempts: 0,
+        }
+    }
+
+    fn ask_permit(&mut self, request: PermitRequest) {
+        let operation = self.permit_operation(&request);
+        let wait_max = request.wait_max.filter(|_| matches!(request.reply, PermitReply::Wait(_)));
+        let checked = self.engine.as_ref().map(|engine| engine.check(self.now, &operation, wait_max));
+        if let Some(Err(refusal)) = checked {
+            return refuse(request.reply, refusal);
+        }
+        let key = operation.key;
+        let id = Arc::from(format!("permit-{}", key.0));
+        self.desk.insert(key, Entry::permit(id, &operation, request.reply));
+        self.step(Input::Enqueue(operation));
+        // A reservation under way at the shared scopes is answered at once, and decides then.
+        if self.desk.get(key).is_some_and(|entry| entry.flight == Flight::Grounded) {
+            self.defer_if_impatient(key);
+        }
+    }
+
+    fn permit_operation(&self, request: &PermitRequest) -> Operation {
+        let within = request.wait_max.unwrap_or(self.policy.retry.deadline);
+        Operation {
+            key: request.key,
+            id_hash: permit_hash(request.key),
+            lane: request.lane,
+            kind: OperationKind::Permit,
+            tenant: request.tenant.clone(),
+            campaign: None,
+            cost: request.cost,
+            submitted_at: self.now,
+            not_before: self.now,
+            deadline: self.now.after(within),
+            attempts: 0,
+        }
+    }
+}
+
+fn refuse(reply: PermitReply, refusal: Refusal) {
+    match reply {
+        PermitReply::Wait(sender) => drop(sender.send(Err(PermitError::Refused(refusal)))),
+        PermitReply::Try(sender) => drop(sender.send(Ok(TryAcquire::Refused(refusal)))),
+    }
+}
+
+fn permit_hash(key: OperationKey) -> u64 {
+    fnv1a(&key.0.to_le_bytes())
+}

@@ -1,0 +1,276 @@
+//! What the shell remembers of each operation while it is live: who waits for it, and what the engine need not know.
+//!
+//! It lives beside the engine, not in it, so tickets survive when an engine is rebuilt.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fnv::FnvHashMap;
+use tokio::sync::oneshot;
+
+use super::entrance::PermitReply;
+use super::ticket::Ticket;
+use crate::email::Email;
+use crate::engine::mailbox::Outcome;
+use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
+use crate::store::{AttemptRecord, OperationRecord};
+
+/// Ended permits that are remembered for a rebuilt engine, at most. Limits bound what can matter far below it.
+const PERMITS_MAX: usize = 100_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    entries: FnvHashMap<OperationKey, Entry>,
+    /// Permits have no attempt rows, so their charges are remembered here for a rebuilt engine.
+    permits: VecDeque<AttemptRecord>,
+    airborne: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: Arc<str>,
+    pub(crate) lane: Lane,
+    pub(crate) tenant: Option<Arc<str>>,
+    pub(crate) cost: Cost,
+    pub(crate) who: Who,
+    pub(crate) email: Option<Email>,
+    /// The attempt under way, or the last one.
+    pub(crate) attempt: u32,
+    pub(crate) flight: Flight,
+    /// A rebuilt engine took the attempt under way for unknown. Its answer may still tell; until then the ticket waits.
+    pub(crate) unknown_owed: bool,
+}
+
+/// Whether an attempt is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flight {
+    /// No.
+    Grounded,
+    /// Its attempt row is being written.
+    Claiming,
+    /// With the transport, or with the holder of the permit, since then.
+    Airborne(Timestamp),
+}
+
+#[derive(Debug)]
+pub(crate) enum Who {
+    /// An operation of the outbox, and those who wait for its outcome.
+    Operation(Vec<oneshot::Sender<Outcome>>),
+    /// A permit, until it is handed over.
+    Permit(Option<PermitReply>),
+}
+
+impl Desk {
+    pub(crate) fn insert(&mut self, key: OperationKey, entry: Entry) {
+        self.entries.insert(key, entry);
+    }
+
+    pub(crate) fn get(&self, key: OperationKey) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: OperationKey) -> Option<&mut Entry> {
+        self.entries.get_mut(&key)
+    }
+
+    pub(crate) fn remove(&mut self, key: OperationKey) -> Option<Entry> {
+        self.entries.remove(&key)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn id(&self, key: OperationKey) -> Option<&Arc<str>> {
+        self.entries.get(&key).map(|entry| &entry.id)
+    }
+
+    /// How many attempts are with the transport or with holders of permits.
+    pub(crate) const fn airborne(&self) -> u64 {
+        self.airborne
+    }
+
+    /// How many operations of the outbox have not come to an end.
+    pub(crate) fn operations(&self) -> u64 {
+        self.entries.values().filter(|entry| entry.is_operation()).count() as u64
+    }
+
+    pub(crate) fn set_flight(&mut self, key: OperationKey, flight: Flight) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.flight = flight;
+        }
+    }
+
+    /// An attempt begins.
+    pub(crate) fn take_off(&mut self, key: OperationKey, attempt: u32, now: Timestamp) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(&key)?;
+        (entry.attempt, entry.flight) = (attempt, Flight::Airborne(now));
+        self.airborne += 1;
+        Some(entry)
+    }
+
+    /// A ticket for a live operation.
+    pub(crate) fn subscribe(&mut self, key: OperationKey) -> Option<Ticket> {
+        let entry = self.entries.get_mut(&key)?;
+        let Who::Operation(waiting) = &mut entry.who else { return None };
+        let (ticket, sender) = Ticket::open(Arc::clone(&entry.id));
+        waiting.retain(|waiting| !waiting.is_closed());
+        waiting.push(sender);
+        Some(ticket)
+    }
+
+    /// Ends the flight of `attempt`, if it is the one under way, and says when it began.
+    pub(crate) fn land(&mut self, key: OperationKey, attempt: u32) -> Option<Timestamp> {
+        let entry = self.entries.get_mut(&key).filter(|entry| entry.attempt == attempt)?;
+        let Flight::Airborne(since) = entry.flight else { return None };
+        entry.flight = Flight::Grounded;
+        self.airborne = self.airborne.saturating_sub(1);
+        Some(since)
+    }
+
+    /// An attempt has landed and the engine made nothing of it: answer what is owed.
+    pub(crate) fn pay_unknown(&mut self, key: OperationKey) {
+        if self.entries.get_mut(&key).is_some_and(|entry| std::mem::take(&mut entry.unknown_owed)) {
+            self.resolve(key, &Outcome::Unknown);
+        }
+    }
+
+    /// Takes an operation that came to an end off the desk, and tells those who wait.
+    pub(crate) fn resolve(&mut self, key: OperationKey, outcome: &Outcome) {
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        if matches!((outcome, entry.flight), (Outcome::Unknown, Flight::Airborne(_))) {
+            entry.unknown_owed = true;
+            return;
+        }
+        if let Who::Operation(waiting) = &mut entry.who {
+            for sender in waiting.drain(..) {
+                drop(sender.send(outcome.clone()));
+            }
+        }
+        if !matches!(outcome, Outcome::Unknown) {
+            self.entries.remove(&key);
+        }
+    }
+
+    /// Remembers what a permit took, for a rebuilt engine.
+    pub(crate) fn remember_permit(
+        &mut self,
+        mailbox: &Arc<str>,
+        key: OperationKey,
+        since: Timestamp,
+        until: Timestamp,
+    ) {
+        let Some(entry) = self.entries.get(&key) else { return };
+        if self.permits.len() >= PERMITS_MAX {
+            self.permits.pop_front();
+        }
+        self.permits.push_back(entry.attempt_record(mailbox, key, since, Some(until)));
+    }
+
+    /// What permits took since `since`: ended ones, then those under way.
+    pub(crate) fn permit_attempts(&mut self, mailbox: &Arc<str>, since: Timestamp) -> Vec<AttemptRecord> {
+        while self.permits.front().is_some_and(|permit| permit.claimed_at < since) {
+            self.permits.pop_front();
+        }
+        let airborne = self.entries.iter().filter(|(_, entry)| !entry.is_operation());
+        let airborne = airborne.filter_map(|(key, entry)| match entry.flight {
+            Flight::Airborne(at) => Some(entry.attempt_record(mailbox, *key, at, None)),
+            _ => None,
+        });
+        let mut airborne: Vec<_> = airborne.collect();
+        airborne.sort_unstable_by_key(|attempt| attempt.key);
+        self.permits.iter().cloned().chain(airborne).collect()
+    }
+
+    /// Requests for permits that have not been granted, oldest first.
+    pub(crate) fn waiting_permits(&self) -> Vec<OperationKey> {
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.who.is_waiting_permit());
+        let mut keys: Vec<_> = waiting.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Steps that a lost engine had under way are not under way any more.
+    pub(crate) fn ground_claims(&mut self) {
+        for entry in self.entries.values_mut().filter(|entry| entry.flight == Flight::Claiming) {
+            entry.flight = Flight::Grounded;
+        }
+    }
+
+    /// Takes out the requests for permits that have not been granted.
+    pub(crate) fn take_waiting_permits(&mut self) -> Vec<PermitReply> {
+        let mut taken = Vec::new();
+        self.entries.retain(|_, entry| match &mut entry.who {
+            Who::Permit(reply @ Some(_)) => {
+                taken.extend(reply.take());
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+}
+
+impl Entry {
+    pub(crate) const fn is_operation(&self) -> bool {
+        matches!(self.who, Who::Operation(_))
+    }
+
+    /// The entry of an operation that has just been stored.
+    pub(crate) fn stored(id: Arc<str>, operation: &Operation, email: Email, waiting: oneshot::Sender<Outcome>) -> Self {
+        Self { email: Some(email), who: Who::Operation(vec![waiting]), ..Self::of(id, operation) }
+    }
+
+    /// The entry of a request for a permit.
+    pub(crate) fn permit(id: Arc<str>, operation: &Operation, reply: PermitReply) -> Self {
+        Self { who: Who::Permit(Some(reply)), ..Self::of(id, operation) }
+    }
+
+    fn of(id: Arc<str>, operation: &Operation) -> Self {
+        Self {
+            id,
+            lane: operation.lane,
+            tenant: operation.tenant.clone(),
+            cost: operation.cost,
+            who: Who::Permit(None),
+            email: None,
+            attempt: 0,
+            flight: Flight::Grounded,
+            unknown_owed: false,
+        }
+    }
+
+    /// The entry of an operation that the store knows and this desk does not.
+    pub(crate) fn recovered(record: &OperationRecord) -> Self {
+        Self {
+            id: Arc::clone(&record.id),
+            lane: record.lane,
+            tenant: record.tenant.clone(),
+            cost: record.cost,
+            who: Who::Operation(Vec::new()),
+            email: None,
+            attempt: record.rows,
+            flight: Flight::Grounded,
+            unknown_owed: false,
+        }
+    }
+
+    fn attempt_record(
+        &self,
+        mailbox: &Arc<str>,
+        key: OperationKey,
+        claimed_at: Timestamp,
+        finished_at: Option<Timestamp>,
+    ) -> AttemptRecord {
+        AttemptRecord {
+            key,
+            attempt: self.attempt,
+            mailbox: Arc::clone(mailbox),
+            lane: self.lane,
+            tenant: self.tenant.clone(),
+            cost: self.cost,
+            claimed_at,
+            finished_at,
+        }
+    }
+}

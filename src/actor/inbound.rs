@@ -1,0 +1,210 @@
+//! News for the engine: ended attempts, settled permits, the store's answers, the shared scopes' word.
+
+use std::sync::Arc;
+
+use super::desk::{Entry, Who};
+use super::entrance::PermitReply;
+use super::journal::{Newcomer, Written};
+use super::mailbox::{MailboxActor, Mode};
+use super::past;
+use super::permit::TryAcquire;
+use super::reply::Reply;
+use super::ticket::Ticket;
+use crate::email::Email;
+use crate::engine::mailbox::{Input, Outcome};
+use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
+use crate::store::{Claim, Inserted, OperationRecord, StoreError};
+use crate::submission::SubmitError;
+use crate::telemetry::{EventKind, StorePolicy};
+
+impl MailboxActor {
+    pub(super) fn on_reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::Shared(input) => self.on_shared(input),
+            Reply::Finished { key, attempt, answer } => self.on_finished(key, attempt, answer),
+            Reply::Settled { key, answer } => self.on_settled(key, answer),
+            Reply::Abandoned { key } => {
+                let mailbox = Arc::clone(self.seat.id());
+                self.world.reporter.report(self.now, EventKind::PermitAbandoned { mailbox });
+                self.on_settled(key, Verdict::Unknown.into());
+            }
+            Reply::Withdrawn { key } => self.step(Input::Cancel { key }),
+            Reply::Resolved { key, accepted } => self.step(Input::Resolved { key, accepted }),
+            Reply::Written(written) => {
+                self.journal.landed();
+                self.on_written(*written);
+            }
+            Reply::Recovered(recovery) => self.on_recovered(*recovery),
+        }
+    }
+
+    fn on_shared(&mut self, input: Input) {
+        let waits = match &input {
+            Input::Waiting { key, .. } => Some(*key),
+            _ => None,
+        };
+        self.step(input);
+        if let Some(key) = waits {
+            self.defer_if_impatient(key);
+        }
+    }
+
+    fn on_finished(&mut self, key: OperationKey, attempt: u32, answer: Answer) {
+        // An answer to an attempt that is not under way is one too many.
+        if self.desk.land(key, attempt).is_none() {
+            return;
+        }
+        self.count_drained(&answer);
+        self.step(Input::Finished { key, answer });
+        self.desk.pay_unknown(key);
+    }
+
+    fn on_settled(&mut self, key: OperationKey, answer: Answer) {
+        let Some(since) = self.desk.land(key, 0) else { return };
+        self.count_drained(&answer);
+        self.desk.remember_permit(self.seat.id(), key, since, self.now);
+        self.desk.remove(key);
+        self.step(Input::Finished { key, answer });
+    }
+
+    fn count_drained(&mut self, answer: &Answer) {
+        if let Some(drain) = &mut self.drain {
+            match answer.verdict {
+                Verdict::Accepted => drain.so_far.accepted += 1,
+                Verdict::Unknown => drain.so_far.unknown += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// A caller who wants to know now is told so when there is no permit now.
+    pub(super) fn defer_if_impatient(&mut self, key: OperationKey) {
+        let Some(entry) = self.desk.get_mut(key) else { return };
+        let Who::Permit(reply @ Some(PermitReply::Try(_))) = &mut entry.who else { return };
+        let reply = reply.take();
+        let constraints = self.engine.as_ref().map(|engine| engine.explain(self.now, Some(key))).unwrap_or_default();
+        let until = constraints.iter().map(|constraint| constraint.ready_at).max().unwrap_or(self.now);
+        if let Some(PermitReply::Try(sender)) = reply {
+            drop(sender.send(Ok(TryAcquire::Deferred { until, constraints })));
+        }
+        self.step(Input::Cancel { key });
+    }
+
+    pub(super) fn on_written(&mut self, written: Written) {
+        if let Some((records, result)) = written.records {
+            match result {
+                Ok(()) => self.store_recovered(),
+                Err(_) => {
+                    self.store_degraded();
+                    self.journal.keep(records, self.now);
+                }
+            }
+        }
+        if let Some((claims, answer)) = written.claims {
+            self.on_claimed(claims, answer);
+        }
+        if let Some((newcomers, answer)) = written.inserts {
+            self.on_inserted(newcomers, answer);
+        }
+    }
+
+    fn store_degraded(&mut self) {
+        if !std::mem::replace(&mut self.degraded, true) {
+            let (store, policy) = (self.world.store.kind(), StorePolicy::Pause);
+            self.world.reporter.report(self.now, EventKind::StoreDegraded { store, policy });
+        }
+    }
+
+    fn store_recovered(&mut self) {
+        if std::mem::take(&mut self.degraded) {
+            let (store, policy) = (self.world.store.kind(), StorePolicy::Pause);
+            self.world.reporter.report(self.now, EventKind::StoreRecovered { store, policy });
+        }
+    }
+
+    fn on_claimed(&mut self, claims: Vec<Claim>, answer: Result<Vec<Option<Email>>, StoreError>) {
+        let Ok(emails) = answer else {
+            self.store_degraded();
+            for claim in claims {
+                // Whatever the store's trouble is, the operation is still in it.
+                self.step(Input::ClaimFailed { key: claim.key, transient: true });
+            }
+            return;
+        };
+        let mut emails = emails.into_iter();
+        for Claim { key, .. } in claims {
+            let email = emails.next().flatten();
+            match (email, self.desk.get_mut(key)) {
+                (Some(email), Some(entry)) => {
+                    entry.email = Some(email);
+                    self.step(Input::Claimed { key });
+                }
+                _ => self.step(Input::ClaimFailed { key, transient: false }),
+            }
+        }
+    }
+
+    fn on_inserted(&mut self, newcomers: Vec<Newcomer>, answer: Result<Vec<Inserted>, StoreError>) {
+        match answer {
+            Ok(inserted) => {
+                for (newcomer, inserted) in newcomers.into_iter().zip(inserted) {
+                    self.on_stored(newcomer, inserted);
+                }
+            }
+            Err(error) => {
+                self.store_degraded();
+                for newcomer in newcomers {
+                    newcomer.handed.not_stored(error.clone());
+                }
+            }
+        }
+    }
+
+    fn on_stored(&mut self, newcomer: Newcomer, inserted: Inserted) {
+        let Newcomer { handed, operation } = newcomer;
+        match inserted {
+            Inserted::New => {
+                let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
+                let entry = Entry::stored(handed.id, &operation, handed.submission.email, waiting);
+                self.desk.insert(operation.key, entry);
+                handed.reply.send(Ok(ticket));
+                self.step(Input::Enqueue(operation));
+            }
+            Inserted::Existing(record) => {
+                let ticket = self.ticket_of(&record);
+                handed.reply.send(Ok(ticket));
+            }
+            Inserted::Conflict => {
+                let id = Arc::clone(&handed.id);
+                handed.refuse(|submission| SubmitError::Conflict { id, submission });
+            }
+        }
+    }
+
+    /// A ticket for an operation that the store has: answered at once if it has come to an end.
+    pub(super) fn ticket_of(&mut self, record: &OperationRecord) -> Ticket {
+        if let Some(ticket) = self.desk.subscribe(record.key) {
+            return ticket;
+        }
+        let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
+        match past::outcome(record) {
+            Some(outcome) => drop(waiting.send(outcome)),
+            None if self.mode == Mode::Live => self.adopt(record, waiting),
+            None => {}
+        }
+        ticket
+    }
+
+    /// Takes up an operation that is in the store and nowhere else: its insert was done, and the answer lost.
+    fn adopt(&mut self, record: &OperationRecord, waiting: tokio::sync::oneshot::Sender<Outcome>) {
+        let mut entry = Entry::recovered(record);
+        entry.who = Who::Operation(vec![waiting]);
+        self.desk.insert(record.key, entry);
+        self.step(Input::Enqueue(past::operation(record)));
+    }
+
+    /// How far back charges can count.
+    pub(super) fn horizon(&self) -> Timestamp {
+        past::horizon(self.now, &self.policy.scope, &self.policy.guard)
+    }
+}

@@ -1,0 +1,244 @@
+//! What waits for one mailbox's actor: four bounded queues, so that no lane and no question can block another.
+//!
+//! Submissions of each lane and questions have a bound and are refused above it, with what was handed over. Answers
+//! (ended attempts, durable writes, grants) have none of their own: there are never more of them than permits in
+//! flight. The actor takes a bounded amount per turn from each, so a flood in one lane costs the other nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::bell::{Bell, Rung};
+use super::entrance::Admit;
+use super::question::Question;
+use super::reply::Reply;
+use crate::engine::Lane;
+
+/// Most questions that wait for one actor. Above it, asking is refused.
+pub(crate) const QUESTIONS_MAX: usize = 1_024;
+/// Taken from each queue per turn: long enough to share a commit, short enough that a neighbour waits a millisecond.
+const TURN_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Ingress {
+    queues: Mutex<Queues>,
+    bell: Bell,
+    lane_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    lanes: [VecDeque<Admit>; 2],
+    questions: VecDeque<Question>,
+    answers: VecDeque<Reply>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Takes things in.
+    #[default]
+    Open,
+    /// Takes things in; its actor has nothing to do and may be passivated.
+    Idle,
+    /// The actor is leaving, and a new seat must be taken for the same mailbox.
+    Retired,
+    /// The scheduler is stopping.
+    Closed,
+}
+
+/// Why something was not taken in. Carries it back.
+#[derive(Debug)]
+pub(crate) enum NotTaken<T> {
+    /// The queue is full.
+    Full(T),
+    /// The actor is leaving: look the mailbox up again.
+    Retired(T),
+    /// The scheduler is stopping.
+    Closed(T),
+}
+
+/// What one turn works on. Kept by the actor, so that its buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) answers: Vec<Reply>,
+    pub(crate) questions: Vec<Question>,
+    pub(crate) admits: Vec<Admit>,
+}
+
+/// Which queues a turn looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appetite {
+    /// All of them.
+    All,
+    /// Answers only: the engine is being rebuilt.
+    Answers,
+}
+
+/// Whether a turn left something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing.
+    None,
+    /// Come back soon.
+    More,
+}
+
+impl Ingress {
+    pub(crate) fn new(lane_max: usize) -> Self {
+        Self { queues: Mutex::default(), bell: Bell::default(), lane_max }
+    }
+
+    pub(crate) const fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// The most submissions that wait in one lane.
+    pub(crate) const fn lane_max(&self) -> usize {
+        self.lane_max
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing panics between two changes of a queue, so a poisoned lock is still good.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts one submission or permit request into its lane.
+    pub(crate) fn admit(&self, admit: Admit) -> Result<Rung, NotTaken<Admit>> {
+        let mut queues = self.queues();
+        match queues.state {
+            State::Retired => return Err(NotTaken::Retired(admit)),
+            State::Closed => return Err(NotTaken::Closed(admit)),
+            State::Open | State::Idle => {}
+        }
+        let lane = &mut queues.lanes[slot(admit.lane())];
+        if lane.len() >= self.lane_max {
+            return Err(NotTaken::Full(admit));
+        }
+        lane.push_back(admit);
+        queues.state = State::Open;
+        drop(queues);
+        Ok(self.bell.ring())
+    }
+
+    /// Puts several in, in order, and leaves in `batch` those that did not fit.
+    pub(crate) fn admit_many(&self, batch: &mut VecDeque<Admit>) -> Result<Rung, NotTaken<()>> {
+        let mut queues = self.queues();
+        match queues.state {
+            State::Retired => return Err(NotTaken::Retired(())),
+            State::Closed => return Err(NotTaken::Closed(())),
+            State::Open | State::Idle => {}
+        }
+        let mut left = VecDeque::new();
+        for admit in batch.drain(..) {
+            let lane = &mut queues.lanes[slot(admit.lane())];
+            if lane.len() < self.lane_max { lane.push_back(admit) } else { left.push_back(admit) }
+        }
+        *batch = left;
+        queues.state = State::Open;
+        drop(queues);
+        Ok(self.bell.ring())
+    }
+
+    /// Puts a question in.
+    pub(crate) fn ask(&self, question: Question) -> Result<Rung, NotTaken<Question>> {
+        let mut queues = self.queues();
+        match queues.state {
+            State::Retired => return Err(NotTaken::Retired(question)),
+            State::Closed => return Err(NotTaken::Closed(question)),
+            State::Open | State::Idle => {}
+        }
+        if queues.questions.len() >= QUESTIONS_MAX {
+            return Err(NotTaken::Full(question));
+        }
+        queues.questions.push_back(question);
+        queues.state = State::Open;
+        drop(queues);
+        Ok(self.bell.ring())
+    }
+
+    /// Puts an order of the scheduler itself in, which is stopping: neither bound nor state keeps it out.
+    pub(crate) fn order(&self, order: Question) {
+        self.queues().questions.push_back(order);
+        let (Rung::Heard | Rung::Dead) = self.bell.ring();
+    }
+
+    /// Puts an answer in. Never refused: what was started has to end, even while the scheduler stops.
+    pub(crate) fn reply(&self, reply: Reply) -> Rung {
+        self.queues().answers.push_back(reply);
+        self.bell.ring()
+    }
+
+    /// Takes the next turn's work.
+    pub(crate) fn take(&self, turn: &mut Turn, appetite: Appetite) -> Rest {
+        self.bell.answer();
+        let mut queues = self.queues();
+        let mut rest = take(&mut queues.answers, &mut turn.answers);
+        if appetite == Appetite::All {
+            rest |= take(&mut queues.questions, &mut turn.questions);
+            for lane in &mut queues.lanes {
+                rest |= take(lane, &mut turn.admits);
+            }
+        }
+        if rest { Rest::More } else { Rest::None }
+    }
+
+    /// Says that the actor has nothing to do; false when something has come in meanwhile.
+    pub(crate) fn set_idle(&self) -> bool {
+        let mut queues = self.queues();
+        let idle = queues.is_empty() && matches!(queues.state, State::Open | State::Idle);
+        if idle {
+            queues.state = State::Idle;
+        }
+        idle
+    }
+
+    /// Whether the actor said that it has nothing to do, and nothing has come in since.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queues().state == State::Idle
+    }
+
+    /// Retires the seat if its actor is idle. From then on the mailbox needs a new one.
+    pub(crate) fn retire_if_idle(&self) -> bool {
+        let mut queues = self.queues();
+        let retired = queues.state == State::Idle && queues.is_empty();
+        if retired {
+            queues.state = State::Retired;
+        }
+        retired
+    }
+
+    /// Whether the seat was retired.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.queues().state == State::Retired
+    }
+
+    /// Takes nothing more in, and returns what was not looked at yet: submissions first, then questions.
+    pub(crate) fn close(&self) -> (Vec<Admit>, Vec<Question>) {
+        let mut queues = self.queues();
+        if queues.state != State::Retired {
+            queues.state = State::Closed;
+        }
+        let admits = queues.lanes.iter_mut().flat_map(std::mem::take).collect();
+        (admits, std::mem::take(&mut queues.questions).into())
+    }
+}
+
+impl Queues {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.questions.is_empty() && self.lanes.iter().all(VecDeque::is_empty)
+    }
+}
+
+/// Moves up to [`TURN_MAX`] items; true when some are left.
+fn take<T>(from: &mut VecDeque<T>, into: &mut Vec<T>) -> bool {
+    let count = from.len().min(TURN_MAX);
+    into.extend(from.drain(..count));
+    !from.is_empty()
+}
+
+pub(crate) const fn slot(lane: Lane) -> usize {
+    match lane {
+        Lane::Foreground => 0,
+        Lane::Background => 1,
+    }
+}

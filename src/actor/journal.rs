@@ -1,0 +1,186 @@
+//! One mailbox's way to the store: what one turn produced goes in one call, and one call is under way at a time.
+//!
+//! While a call runs, the next batch gathers behind it, so a slow store gets larger batches instead of more calls, and
+//! what is written stays in order: records, then claims, then inserts. A store that answers at the first poll (memory)
+//! never leaves the actor's turn. Records that could not be written are kept and written again before anything newer;
+//! claims and inserts fail to their askers, who know what to do.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, OptionFuture};
+
+use super::entrance::Handed;
+use crate::email::Email;
+use crate::engine::mailbox::Record;
+use crate::engine::{Operation, Timestamp};
+use crate::store::{Claim, Inserted, NewOperation, Store, StoreError};
+
+/// Pause before records are written again.
+const RECORD_RETRY: Duration = Duration::from_secs(1);
+
+/// A submission that waits for its insert.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) handed: Box<Handed>,
+    pub(crate) operation: Operation,
+}
+
+/// What one call wrote, or failed to.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) records: Option<Answered<Arc<[Record]>, ()>>,
+    pub(crate) claims: Option<Answered<Vec<Claim>, Vec<Option<Email>>>>,
+    pub(crate) inserts: Option<Answered<Vec<Newcomer>, Vec<Inserted>>>,
+}
+
+/// What was asked, and what the store said.
+type Answered<Q, A> = (Q, Result<A, StoreError>);
+
+/// How a flush went.
+#[derive(Debug)]
+pub(crate) enum Flush {
+    /// There was nothing to do, or a call is under way already.
+    Nothing,
+    /// Done, without waiting.
+    Done(Box<Written>),
+    /// Under way. Poll the rest elsewhere and bring the answer to [`Journal::landed`].
+    Waiting(Call),
+}
+
+pub(crate) struct Call(pub(crate) BoxFuture<'static, Written>);
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Call")
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    records: Vec<Record>,
+    claims: Vec<Claim>,
+    inserts: Vec<(Newcomer, NewOperation)>,
+    /// Records that were not written. They go first.
+    failed: Option<(Arc<[Record]>, Timestamp)>,
+    busy: bool,
+}
+
+impl Journal {
+    pub(crate) fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    pub(crate) fn claim(&mut self, claim: Claim) {
+        self.claims.push(claim);
+    }
+
+    pub(crate) fn insert(&mut self, newcomer: Newcomer, new: NewOperation) {
+        self.inserts.push((newcomer, new));
+    }
+
+    /// Forgets claims that no call has taken up: nothing was sent on them.
+    pub(crate) fn drop_claims(&mut self) {
+        self.claims.clear();
+    }
+
+    /// Submissions that wait for their insert and are not in a call yet.
+    pub(crate) fn drain_inserts(&mut self) -> Vec<Newcomer> {
+        self.inserts.drain(..).map(|(newcomer, _)| newcomer).collect()
+    }
+
+    /// Whether a call is under way or anything waits for one.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.busy && self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty() && !self.is_failing()
+    }
+
+    /// Whether a call is under way.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Whether the last records could not be written.
+    pub(crate) const fn is_failing(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// When records that could not be written are to be written again.
+    pub(crate) fn retry_at(&self) -> Option<Timestamp> {
+        self.failed.as_ref().map(|(_, at)| *at)
+    }
+
+    /// Writes what has gathered, if no call is under way. After a failure everything waits for its instant, so that a
+    /// store in trouble is not asked once per turn.
+    pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
+        let idle = self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty();
+        let wait = self.retry_at().map_or(idle, |at| at > now);
+        if self.busy || wait {
+            return Flush::Nothing;
+        }
+        let (newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
+        let batch =
+            Batch { records: self.take_records(), claims: std::mem::take(&mut self.claims), newcomers, inserts };
+        let mut call = batch.write(Arc::clone(store)).boxed();
+        match (&mut call).now_or_never() {
+            Some(written) => Flush::Done(Box::new(written)),
+            None => {
+                self.busy = true;
+                Flush::Waiting(Call(call))
+            }
+        }
+    }
+
+    /// The call that was under way has ended.
+    pub(crate) fn landed(&mut self) {
+        self.busy = false;
+    }
+
+    /// Keeps records that could not be written.
+    pub(crate) fn keep(&mut self, records: Arc<[Record]>, now: Timestamp) {
+        self.failed = Some((records, now.after(RECORD_RETRY)));
+    }
+
+    fn take_records(&mut self) -> Option<Arc<[Record]>> {
+        let records = std::mem::take(&mut self.records);
+        match self.failed.take() {
+            None if records.is_empty() => None,
+            None => Some(records.into()),
+            Some((failed, _)) => Some(failed.iter().cloned().chain(records).collect()),
+        }
+    }
+}
+
+/// What one call takes to the store.
+struct Batch {
+    records: Option<Arc<[Record]>>,
+    claims: Vec<Claim>,
+    newcomers: Vec<Newcomer>,
+    inserts: Vec<NewOperation>,
+}
+
+impl Batch {
+    async fn write(self, store: Arc<dyn Store>) -> Written {
+        let Self { records, claims, newcomers, inserts } = self;
+        let (claims_sent, inserts_sent) = (!claims.is_empty(), !inserts.is_empty());
+        let (recorded, claimed, inserted) = futures::join!(
+            OptionFuture::from(records.clone().map(|batch| guard(|| store.record(batch)))),
+            OptionFuture::from(claims_sent.then(|| guard(|| store.claim(claims.clone())))),
+            OptionFuture::from(inserts_sent.then(|| guard(|| store.insert(inserts)))),
+        );
+        Written {
+            records: records.zip(recorded),
+            claims: claimed.map(|answer| (claims, answer)),
+            inserts: inserted.map(|answer| (newcomers, answer)),
+        }
+    }
+}
+
+/// A store that panics is a store that is not available: its caller goes on.
+pub(crate) async fn guard<'a, T>(call: impl FnOnce() -> BoxFuture<'a, Result<T, StoreError>>) -> Result<T, StoreError> {
+    AssertUnwindSafe(async { call().await })
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_panic| Err(StoreError::Unavailable { reason: "the store panicked".to_owned() }))
+}

@@ -1,0 +1,299 @@
+//! The actor of one mailbox: it brings news to the engine and does what the engine says.
+//!
+//! One turn takes a bounded amount from each queue, hands every item to the engine as one input, performs the effects
+//! in order, writes what they produced in one store call, and arms one timer. Between reading and writing engine
+//! state nothing is awaited, so no second turn can come in between. No rule about limits lives here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, Context, Handler};
+
+use super::bell::{Stop, Wake};
+use super::desk::Desk;
+use super::entrance::TurnedAway;
+use super::ingress::{Appetite, Rest, Turn};
+use super::journal::{Flush, Journal};
+use super::outlet::Job;
+use super::question::Drained;
+use super::reply::Reply;
+use super::restarts::Restarts;
+use super::seat::Seat;
+use super::shared::SharedItem;
+use super::supervisor::Errand;
+use super::timer::{Timed, Timer};
+use super::world::World;
+use crate::engine::Timestamp;
+use crate::engine::mailbox::{Effect, Input, Mailbox};
+use crate::engine::policy::MailboxPolicy;
+use crate::engine::shared;
+use crate::store::Recovery;
+
+/// What an actor starts from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Nothing is known of the mailbox.
+    Fresh,
+    /// It was passivated in this process.
+    Passivated(Box<Mailbox>),
+    /// The store had something when the process started.
+    Recovered(Box<Recovery>),
+    /// Its last actor was lost.
+    Lost,
+}
+
+/// What the actor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Everything.
+    Live,
+    /// Waits for the store to tell what the engine is rebuilt from.
+    Rebuilding,
+    /// Waits for an operator, after too many rebuilds.
+    Held,
+}
+
+pub(crate) struct MailboxActor {
+    pub(super) world: Arc<World>,
+    pub(super) seat: Arc<Seat>,
+    pub(super) policy: Arc<MailboxPolicy>,
+    pub(super) engine: Option<Mailbox>,
+    pub(super) mode: Mode,
+    pub(super) desk: Desk,
+    pub(super) journal: Journal,
+    pub(super) restarts: Restarts,
+    pub(super) drain: Option<Drain>,
+    /// The store is in trouble, and that was reported.
+    pub(super) degraded: bool,
+    /// A rebuild waits until what is being written is written.
+    pub(super) recover_when_written: bool,
+    /// The instant of the running turn.
+    pub(super) now: Timestamp,
+    pub(super) jobs: Vec<Job>,
+    pub(super) to_shared: Vec<SharedItem>,
+    effects: Vec<Effect>,
+    turn: Turn,
+    timer: Timer,
+    idle_since: Option<Timestamp>,
+    origin: Option<Origin>,
+    #[cfg(feature = "test-util")]
+    pub(super) sabotaged: bool,
+}
+
+/// A drain under way.
+#[derive(Debug)]
+pub(super) struct Drain {
+    pub(super) answers: Vec<tokio::sync::oneshot::Sender<Drained>>,
+    pub(super) so_far: Drained,
+}
+
+impl MailboxActor {
+    pub(crate) fn new(world: Arc<World>, seat: Arc<Seat>, origin: Origin) -> Self {
+        Self {
+            policy: world.settings.load().mailbox(seat.id()),
+            now: world.clock.now(),
+            world,
+            seat,
+            engine: None,
+            mode: Mode::Rebuilding,
+            desk: Desk::default(),
+            journal: Journal::default(),
+            restarts: Restarts::default(),
+            drain: None,
+            degraded: false,
+            recover_when_written: false,
+            jobs: Vec::new(),
+            to_shared: Vec::new(),
+            effects: Vec::new(),
+            turn: Turn::default(),
+            timer: Timer::default(),
+            idle_since: None,
+            origin: Some(origin),
+            #[cfg(feature = "test-util")]
+            sabotaged: false,
+        }
+    }
+
+    /// Hands one input to the engine and performs what follows from it.
+    pub(super) fn step(&mut self, input: Input) {
+        let now = self.now;
+        self.guarded(|engine| engine.handle(now, input));
+    }
+
+    /// Runs the engine where a panic of it ends here, and performs its effects.
+    pub(super) fn guarded(&mut self, call: impl FnOnce(&mut Mailbox)) {
+        let Some(engine) = &mut self.engine else { return };
+        let mut effects = std::mem::take(&mut self.effects);
+        #[cfg(feature = "test-util")]
+        let sabotaged = std::mem::take(&mut self.sabotaged);
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(feature = "test-util")]
+            assert!(!sabotaged, "a test asked for this panic");
+            call(engine);
+            while let Some(effect) = engine.poll_effect() {
+                effects.push(effect);
+            }
+        }));
+        if run.is_err() {
+            // What the engine had decided before still holds; what it holds now cannot be trusted.
+            self.engine = None;
+        }
+        for effect in effects.drain(..) {
+            self.perform(effect);
+        }
+        self.effects = effects;
+    }
+
+    fn take_turn(&mut self) -> Rest {
+        self.now = self.world.clock.now();
+        let appetite = if self.mode == Mode::Rebuilding { Appetite::Answers } else { Appetite::All };
+        let mut turn = std::mem::take(&mut self.turn);
+        let rest = self.seat.ingress().take(&mut turn, appetite);
+        for reply in turn.answers.drain(..) {
+            self.on_reply(reply);
+        }
+        for question in turn.questions.drain(..) {
+            self.on_question(question);
+        }
+        for admit in turn.admits.drain(..) {
+            self.on_admit(admit);
+        }
+        self.turn = turn;
+        self.wake_if_due();
+        self.write();
+        if self.engine.is_none() && self.mode == Mode::Live {
+            self.on_panic();
+        }
+        self.recover_if_written();
+        self.write();
+        self.hand_over();
+        rest
+    }
+
+    fn wake_if_due(&mut self) {
+        let due = self.engine.as_ref().and_then(Mailbox::poll_deadline);
+        if due.is_some_and(|due| due <= self.now) {
+            self.step(Input::Wake);
+        }
+    }
+
+    /// Writes what has gathered, again and again while the store answers without waiting.
+    pub(super) fn write(&mut self) {
+        loop {
+            match self.journal.flush(&self.world.store, self.now) {
+                Flush::Nothing => return,
+                Flush::Done(written) => self.on_written(*written),
+                Flush::Waiting(call) => {
+                    let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
+                    self.world.host.spawn(async move {
+                        let written = Box::new(call.0.await);
+                        world.reply(&seat, Reply::Written(written));
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hands over what the turn has for others.
+    fn hand_over(&mut self) {
+        self.world.shared.push_all(&mut self.to_shared);
+        self.world.outlet.put(&mut self.jobs);
+    }
+
+    /// Ends the drain when nothing is in flight any more.
+    fn end_drain(&mut self) {
+        let settled = self.desk.airborne() == 0 && (self.journal.is_settled() || self.journal.is_failing());
+        if let Some(drain) = self.drain.as_mut().filter(|_| settled) {
+            let drained = Drained { returned: drain.so_far.returned + self.desk.operations(), ..drain.so_far };
+            for answer in drain.answers.drain(..) {
+                let _ = answer.send(drained);
+            }
+        }
+    }
+
+    /// Whether the actor has nothing to do, and since when.
+    fn idle_since(&mut self) -> Option<Timestamp> {
+        let idle = self.drain.is_none()
+            && self.engine.as_ref().is_some_and(Mailbox::is_idle)
+            && self.desk.is_empty()
+            && self.journal.is_settled()
+            && self.seat.ingress().set_idle();
+        self.idle_since = idle.then(|| self.idle_since.unwrap_or(self.now));
+        self.idle_since
+    }
+
+    /// Leaves, and gives the engine to the supervisor: its charges still count.
+    fn depart(&mut self, ctx: &mut Context<Self>) {
+        self.world.directory.leave(&self.seat);
+        self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
+        let engine = self.engine.take().map(Box::new);
+        self.world.supervisor.push(Errand::Departed { seat: Arc::clone(&self.seat), engine });
+        ctx.stop();
+    }
+}
+
+impl Timed for MailboxActor {
+    fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+
+    fn turn(&mut self, ctx: &mut Context<Self>) {
+        let rest = self.take_turn();
+        self.end_drain();
+        if rest == Rest::More {
+            return Timer::soon(ctx);
+        }
+        if self.seat.ingress().is_retired() {
+            return self.depart(ctx);
+        }
+        let passivate_at = self.idle_since().map(|since| {
+            let after = self.world.settings.load().config.actors.passivate_after;
+            since.after(after)
+        });
+        if passivate_at.is_some_and(|at| at <= self.now) && self.seat.ingress().retire_if_idle() {
+            return self.depart(ctx);
+        }
+        let due = self.engine.as_ref().and_then(Mailbox::poll_deadline);
+        let due = [due, passivate_at, self.journal.retry_at()].into_iter().flatten().min();
+        Timer::arm(self, ctx, self.world.clock.now(), due);
+    }
+}
+
+impl Actor for MailboxActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        if let Some(origin) = self.origin.take() {
+            self.begin(origin);
+        }
+        self.turn(ctx);
+    }
+}
+
+impl Handler<Stop> for MailboxActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}
+
+impl Handler<Wake> for MailboxActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        self.turn(ctx);
+    }
+}
+
+/// Whoever still waits in the queue learns that nobody will come.
+impl Drop for MailboxActor {
+    fn drop(&mut self) {
+        let (admits, questions) = self.seat.ingress().close();
+        drop(questions);
+        for admit in admits {
+            admit.turn_away(TurnedAway::ShuttingDown);
+        }
+    }
+}

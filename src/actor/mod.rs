@@ -1,0 +1,57 @@
+//! The actors: where the engines live, and how news reaches them.
+//!
+//! One actor per mailbox and one for the shared scopes, so that state needs no lock; one supervisor that starts,
+//! passivates and replaces them. They live on a thread of their own and do three things per turn: translate news into
+//! inputs, perform the effects that come out, arm one timer. An `if` about a limit in here would be a second rule
+//! beside the engine's, and nothing would test the two against each other.
+//!
+//! Callers never send an actor message. They put things into bounded queues beside the actors and ring ([`bell`]):
+//! a thousand submissions are one message, a full lane is a typed refusal, and a flood in one lane leaves the other
+//! alone. Whatever takes time (the transport, a store on disk) runs on the host's runtime and comes back as news.
+
+mod admit;
+mod answer;
+mod bell;
+mod desk;
+mod entrance;
+mod holds;
+mod host;
+mod inbound;
+mod ingress;
+mod journal;
+mod mailbox;
+mod outlet;
+mod past;
+mod perform;
+mod permit;
+mod question;
+mod rebuild;
+mod reply;
+mod restarts;
+mod seat;
+mod settings;
+mod shared;
+mod supervisor;
+mod ticket;
+mod timer;
+mod world;
+
+pub use holds::{HoldFacts, HoldScope};
+pub use permit::{Permit, PermitError, TryAcquire};
+pub use question::Cancellation;
+pub use ticket::{Ticket, TicketError};
+
+pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
+pub(crate) use holds::HOLDS_MAX;
+#[cfg(feature = "test-util")]
+pub(crate) use host::on_current_thread;
+pub(crate) use host::on_own_thread;
+pub(crate) use ingress::{NotTaken, QUESTIONS_MAX};
+pub(crate) use question::{Drained, Question};
+pub(crate) use reply::Reply;
+pub(crate) use seat::{Found, NoRoom, Seat};
+pub(crate) use settings::Settings;
+pub(crate) use shared::SharedItem;
+pub(crate) use supervisor::Errand;
+pub(crate) use ticket::{BatchReply, TicketReply};
+pub(crate) use world::{Parts, World};

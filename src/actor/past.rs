@@ -1,0 +1,83 @@
+//! From what the store remembers to what the engine understands.
+
+use std::sync::Arc;
+
+use crate::engine::mailbox::{Outcome, PastAttempt, RestoredOperation};
+use crate::engine::operation::OperationKind;
+use crate::engine::policy::{GuardPolicy, ScopePolicy};
+use crate::engine::spread::fnv1a;
+use crate::engine::{Operation, OperationState, Subject, Timestamp};
+use crate::store::{AttemptRecord, OperationRecord};
+
+/// An operation as the engine takes it.
+pub(crate) fn operation(record: &OperationRecord) -> Operation {
+    Operation {
+        key: record.key,
+        id_hash: fnv1a(record.id.as_bytes()),
+        lane: record.lane,
+        kind: OperationKind::Send,
+        tenant: record.tenant.clone(),
+        campaign: record.campaign.clone(),
+        cost: record.cost,
+        submitted_at: record.submitted_at,
+        not_before: record.not_before,
+        deadline: record.deadline,
+        attempts: record.attempts,
+    }
+}
+
+/// An operation with where it was.
+pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
+    RestoredOperation {
+        operation: operation(record),
+        state: record.state,
+        next_at: record.next_at,
+        rows: record.rows,
+        changed_at: record.changed_at,
+    }
+}
+
+/// An attempt as the ledger takes it.
+pub(crate) const fn attempt(record: &AttemptRecord) -> PastAttempt {
+    PastAttempt { lane: record.lane, cost: record.cost, claimed_at: record.claimed_at, finished_at: record.finished_at }
+}
+
+/// How an operation ended, if it has.
+pub(crate) fn outcome(record: &OperationRecord) -> Option<Outcome> {
+    Some(match record.state {
+        OperationState::Accepted => {
+            Outcome::Accepted { provider_id: record.provider_id.clone(), attempts: record.rows }
+        }
+        OperationState::Rejected => Outcome::Rejected { of: Subject::Message, status: record.last_status },
+        OperationState::Exhausted => Outcome::Exhausted { attempts: record.attempts, throttled: None },
+        OperationState::Cancelled => Outcome::Cancelled,
+        OperationState::Quarantined => Outcome::Quarantined,
+        OperationState::Admitted
+        | OperationState::Queued
+        | OperationState::Attempting
+        | OperationState::Deferred
+        | OperationState::Unknown => return None,
+    })
+}
+
+/// The instant before which no attempt can count any more: twice the longest window, so that no margin of the ledger
+/// (clock error, sub-buckets, the time a request may linger) reaches beyond it.
+pub(crate) fn horizon(now: Timestamp, scope: &ScopePolicy, guard: &GuardPolicy) -> Timestamp {
+    let longest = scope.limits.iter().map(|limit| limit.window()).max().unwrap_or_default();
+    now.before(longest.saturating_mul(2)).before(guard.request_deadline_max)
+}
+
+/// The same for a whole configuration: every mailbox and every shared scope.
+pub(crate) fn horizon_of<'a>(
+    now: Timestamp,
+    scopes: impl Iterator<Item = &'a ScopePolicy>,
+    guard: &GuardPolicy,
+) -> Timestamp {
+    scopes.map(|scope| horizon(now, scope, guard)).min().unwrap_or(now)
+}
+
+/// The mailbox ids of records, each once, in order of their first operation.
+pub(crate) fn mailboxes(operations: &[OperationRecord]) -> Vec<Arc<str>> {
+    let mut seen = std::collections::HashSet::new();
+    operations.iter().map(|record| &record.mailbox).filter(|id| seen.insert(Arc::clone(id))).map(Arc::clone).collect()
+}

@@ -1,0 +1,120 @@
+//! What the engine says, done.
+
+use std::sync::Arc;
+
+use super::desk::{Flight, Who};
+use super::entrance::PermitReply;
+use super::mailbox::MailboxActor;
+use super::outlet::{Describe, Job, Work};
+use super::permit::{Permit, PermitError, TryAcquire};
+use super::shared::SharedItem;
+use crate::engine::mailbox::{Effect, Input, Outcome};
+use crate::engine::shared::{Asker, Input as SharedInput};
+use crate::engine::{Event, OperationKey, Sent, Timestamp, Verdict};
+use crate::store::Claim;
+use crate::telemetry::Context;
+
+impl MailboxActor {
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Reserve { key, lane, tenant, cost } => {
+                self.desk.set_flight(key, Flight::Claiming);
+                let asker = self.asker(key);
+                self.to_shared.push(SharedItem::Input(SharedInput::Reserve { asker, lane, tenant, cost }));
+            }
+            Effect::Return { key, .. } => {
+                let asker = self.asker(key);
+                self.to_shared.push(SharedItem::Input(SharedInput::Return { asker }));
+            }
+            Effect::Settle { key, tenant, sent_at, answer } => {
+                let asker = self.asker(key);
+                self.to_shared.push(SharedItem::Input(SharedInput::Settle { asker, tenant, sent_at, answer }));
+            }
+            Effect::Claim { key, attempt } => self.claim(key, attempt),
+            Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
+            Effect::Grant { key } => self.grant(key),
+            Effect::Reconcile { key } => self.reconcile(key),
+            Effect::Record(record) => self.journal.record(record),
+            Effect::Outcome { key, outcome } => self.conclude(key, outcome),
+            Effect::Event(event) => self.tell(&event),
+        }
+    }
+
+    fn asker(&self, key: OperationKey) -> Asker {
+        Asker { mailbox: self.seat.key(), key }
+    }
+
+    fn claim(&mut self, key: OperationKey, attempt: u32) {
+        let at = self.now;
+        if let Some(entry) = self.desk.get_mut(key) {
+            let cost = entry.cost;
+            entry.attempt = attempt;
+            self.desk.set_flight(key, Flight::Claiming);
+            self.journal.claim(Claim { key, attempt, at, cost });
+        }
+    }
+
+    fn send(&mut self, key: OperationKey, attempt: u32, deadline: Timestamp) {
+        let Some(entry) = self.desk.take_off(key, attempt, self.now) else { return };
+        let Some(email) = entry.email.clone() else { return };
+        let describe = Describe { operation_id: Arc::clone(&entry.id), lane: entry.lane, number: attempt };
+        let attempt = describe.attempt(&self.seat, email);
+        let work = Work::Send { attempt, deadline };
+        self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
+    }
+
+    fn reconcile(&mut self, key: OperationKey) {
+        let Some(entry) = self.desk.get(key) else { return };
+        let describe = Describe { operation_id: Arc::clone(&entry.id), lane: entry.lane, number: entry.attempt };
+        let attempt = entry.email.clone().map(|email| describe.attempt(&self.seat, email));
+        let work = Work::Reconcile { attempt, describe };
+        self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
+    }
+
+    /// Hands the permit over, or gives it back when nobody waits for it any more.
+    fn grant(&mut self, key: OperationKey) {
+        let Some(entry) = self.desk.take_off(key, 0, self.now) else { return };
+        let Who::Permit(reply) = &mut entry.who else { return };
+        let Some(reply) = reply.take() else { return };
+        let permit = Permit::new(Arc::clone(&self.world), Arc::clone(&self.seat), key);
+        let returned = match reply {
+            PermitReply::Wait(sender) => sender.send(Ok(permit)).err().and_then(Result::ok),
+            PermitReply::Try(sender) => match sender.send(Ok(TryAcquire::Granted(permit))) {
+                Err(Ok(TryAcquire::Granted(permit))) => Some(permit),
+                _ => None,
+            },
+        };
+        if let Some(permit) = returned {
+            permit.revoke();
+            self.desk.land(key, 0);
+            self.desk.remove(key);
+            let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
+            self.step(Input::Finished { key, answer: unsent.into() });
+        }
+    }
+
+    fn conclude(&mut self, key: OperationKey, outcome: Outcome) {
+        match self.desk.get_mut(key) {
+            Some(entry) if !entry.is_operation() => {
+                let Some(Who::Permit(reply)) = self.desk.remove(key).map(|entry| entry.who) else { return };
+                if let Some(reply) = reply {
+                    reply.fail(match outcome {
+                        Outcome::Exhausted { .. } => PermitError::Expired,
+                        _ => PermitError::ShuttingDown,
+                    });
+                }
+            }
+            Some(_) => self.desk.resolve(key, &outcome),
+            None => {}
+        }
+    }
+
+    fn tell(&self, event: &Event) {
+        let operation_id = match event {
+            Event::OperationDeferred { key, .. } | Event::AttemptFinished { key, .. } => self.desk.id(*key),
+            _ => None,
+        };
+        let context = Context { mailbox: Some(self.seat.id()), operation_id, oldest_age: None };
+        self.world.reporter.emit(self.now, event, &context);
+    }
+}

@@ -1,0 +1,61 @@
+//! What people and programs ask one mailbox's actor.
+
+use tokio::sync::oneshot;
+
+use super::ticket::Ticket;
+use crate::engine::mailbox::{Input, MailboxFacts};
+use crate::engine::{Constraint, OperationKey};
+use crate::store::OperationRecord;
+
+/// Dropping a question unanswered tells the asker that the actor is gone.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// Why does it wait?
+    Explain { key: Option<OperationKey>, answer: oneshot::Sender<Vec<Constraint>> },
+    /// How does it stand?
+    Facts { answer: oneshot::Sender<MailboxFacts> },
+    /// Stop this operation.
+    Cancel { key: OperationKey, answer: oneshot::Sender<Cancellation> },
+    /// Let me know how this operation ends.
+    Subscribe { record: Box<OperationRecord>, answer: oneshot::Sender<Ticket> },
+    /// An operator's word for the engine.
+    Command { input: Input, answer: oneshot::Sender<()> },
+    /// Start nothing more, and say when nothing is in flight.
+    Drain { answer: oneshot::Sender<Drained> },
+    /// How far has the draining come?
+    Remaining { answer: oneshot::Sender<Drained> },
+    /// Panic at the next engine step.
+    #[cfg(feature = "test-util")]
+    Panic { answer: oneshot::Sender<()> },
+}
+
+/// What a cancellation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cancellation {
+    /// It will never be sent.
+    Cancelled,
+    /// An attempt is live or its outcome unknown: it stops when that is over, unless it was accepted.
+    Requested,
+    /// It had come to an end already.
+    TooLate,
+}
+
+/// One mailbox's part of the shutdown report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drained {
+    /// Attempts accepted since the drain began.
+    pub(crate) accepted: u64,
+    /// Operations that went back to the store unsent, and submissions handed back.
+    pub(crate) returned: u64,
+    /// Attempts whose outcome is not known.
+    pub(crate) unknown: u64,
+}
+
+impl std::ops::AddAssign for Drained {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.returned += other.returned;
+        self.unknown += other.unknown;
+    }
+}

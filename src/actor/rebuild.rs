@@ -1,0 +1,137 @@
+//! An engine from what is known of its mailbox: at start, and after it panicked.
+//!
+//! Only this mailbox waits meanwhile. Its tickets live at the desk and survive; attempts under way go on, and their
+//! answers are heard if they say *accepted*. Requests for permits that were not granted are answered: ask again.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use super::desk::Entry;
+use super::journal::guard;
+use super::mailbox::{MailboxActor, Mode, Origin};
+use super::past;
+use super::permit::PermitError;
+use super::reply::Reply;
+use super::restarts::Verdict;
+use super::shared::SharedItem;
+use crate::config::OnPanic;
+use crate::engine::mailbox::{Input, Mailbox};
+use crate::engine::shared::Input as SharedInput;
+use crate::store::{Recovery, StoreError};
+use crate::telemetry::EventKind;
+
+impl MailboxActor {
+    pub(super) fn begin(&mut self, origin: Origin) {
+        match origin {
+            Origin::Fresh => self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy))),
+            Origin::Passivated(engine) => {
+                self.install(*engine);
+                // It may have changed while the engine lay aside.
+                self.step(Input::Reconfigure(Arc::clone(&self.policy)));
+            }
+            Origin::Recovered(recovery) => self.restore(*recovery),
+            Origin::Lost => self.recover(),
+        }
+    }
+
+    fn install(&mut self, engine: Mailbox) {
+        self.engine = Some(engine);
+        self.mode = Mode::Live;
+        self.step(Input::AskShared(self.world.ask_shared()));
+        for hold in self.world.holds.of_mailbox(self.seat.id(), self.now) {
+            self.step(Input::Hold(hold));
+        }
+    }
+
+    fn restore(&mut self, recovery: Recovery) {
+        for record in &recovery.operations {
+            if self.desk.get(record.key).is_none() {
+                self.desk.insert(record.key, Entry::recovered(record));
+            }
+        }
+        let operations = recovery.operations.iter().map(past::restored).collect();
+        let permits = self.desk.permit_attempts(self.seat.id(), self.horizon());
+        let attempts: Vec<_> = recovery.attempts.iter().chain(&permits).map(past::attempt).collect();
+        self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy)));
+        let now = self.now;
+        self.guarded(|engine| engine.restore(now, operations, &attempts));
+    }
+
+    /// The engine has panicked. What it held at the shared scopes stays charged there.
+    pub(super) fn on_panic(&mut self) {
+        let settings = self.world.settings.load();
+        let actors = &settings.config.actors;
+        let mailbox = Arc::clone(self.seat.id());
+        self.journal.drop_claims();
+        self.to_shared.push(SharedItem::Input(SharedInput::MailboxGone(self.seat.key())));
+        for reply in self.desk.take_waiting_permits() {
+            reply.fail(PermitError::Interrupted);
+        }
+        match self.restarts.count(self.now, actors) {
+            Verdict::Rebuild(restarts) => {
+                let reason = "panicked";
+                self.world.reporter.report(self.now, EventKind::ActorRestarted { mailbox, restarts, reason });
+                self.mode = Mode::Rebuilding;
+            }
+            Verdict::Hold(restarts) => {
+                let reason = "panicked";
+                self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
+                self.mode = Mode::Held;
+            }
+        }
+        if actors.on_panic == OnPanic::Abort {
+            std::process::abort();
+        }
+        if self.mode == Mode::Rebuilding {
+            self.recover();
+        }
+    }
+
+    /// Reads back what the store knows. What is still being written comes first: a state that is read before its
+    /// record is written would be an old one.
+    pub(super) fn recover(&mut self) {
+        self.mode = Mode::Rebuilding;
+        self.write();
+        if self.journal.is_busy() || self.journal.is_failing() {
+            self.recover_when_written = true;
+            return;
+        }
+        self.recover_when_written = false;
+        let (store, mailbox) = (Arc::clone(&self.world.store), Arc::clone(self.seat.id()));
+        let since = self.horizon();
+        let mut reading = Box::pin(async move { guard(|| store.recover(since, Some(mailbox))).await });
+        match reading.as_mut().now_or_never() {
+            Some(recovery) => self.on_recovered(recovery),
+            None => {
+                let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
+                self.world.host.spawn(async move {
+                    let recovery = Box::new(reading.await);
+                    world.reply(&seat, Reply::Recovered(recovery));
+                });
+            }
+        }
+    }
+
+    /// Goes on with a recovery that waited for the journal.
+    pub(super) fn recover_if_written(&mut self) {
+        if self.recover_when_written && !self.journal.is_busy() && !self.journal.is_failing() {
+            self.recover();
+        }
+    }
+
+    pub(super) fn on_recovered(&mut self, recovery: Result<Recovery, StoreError>) {
+        match recovery {
+            Ok(recovery) => {
+                self.desk.ground_claims();
+                self.restore(recovery);
+            }
+            Err(_) => {
+                let mailbox = Arc::clone(self.seat.id());
+                let (restarts, reason) = (0, "store unavailable");
+                self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
+                self.mode = Mode::Held;
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What comes back to a mailbox's actor for something it started.
+
+use super::journal::Written;
+use crate::engine::mailbox::Input;
+use crate::engine::{Answer, OperationKey};
+use crate::store::{Recovery, StoreError};
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The shared scopes' word.
+    Shared(Input),
+    /// An attempt ended.
+    Finished { key: OperationKey, attempt: u32, answer: Answer },
+    /// A permit was settled.
+    Settled { key: OperationKey, answer: Answer },
+    /// A permit was dropped unsettled.
+    Abandoned { key: OperationKey },
+    /// A caller gave up waiting for a permit.
+    Withdrawn { key: OperationKey },
+    /// What became of an unknown.
+    Resolved { key: OperationKey, accepted: bool },
+    /// The store has answered.
+    Written(Box<Written>),
+    /// What the engine is rebuilt from.
+    Recovered(Box<Result<Recovery, StoreError>>),
+}

@@ -1,0 +1,180 @@
+//! Starts the actors of mailboxes on demand, keeps the engines of those that left, replaces those that died.
+//!
+//! It is the only owner of actors. An engine that was passivated lies here while a charge in it counts; without that
+//! a mailbox could win a fresh budget by being quiet. One that is blank is dropped: looked at a few at a time, so that
+//! no turn walks them all.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, Addr, Context, Handler};
+
+use super::bell::{Stop, Wake};
+use super::entrance::TurnedAway;
+use super::mailbox::{MailboxActor, Origin};
+use super::seat::Seat;
+use super::shared::SharedItem;
+use super::world::World;
+use crate::engine::mailbox::Mailbox;
+use crate::engine::shared::Input as SharedInput;
+use crate::store::Recovery;
+use crate::telemetry::EventKind;
+
+/// Passivated engines looked at per departure: two for each that comes, so the heap of them cannot grow unseen.
+const LOOKED_AT: usize = 2;
+
+/// What is asked of the supervisor.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// Start the actor of this new seat.
+    Start(Arc<Seat>),
+    /// This actor has left; its engine's charges may still count.
+    Departed { seat: Arc<Seat>, engine: Option<Box<Mailbox>> },
+    /// This actor has died.
+    Died(Arc<Seat>),
+}
+
+pub(crate) struct Supervisor {
+    world: Arc<World>,
+    live: HashMap<Arc<str>, Live>,
+    /// Seats that wait for the actor before them to leave.
+    waiting: HashMap<Arc<str>, Arc<Seat>>,
+    /// What a new actor starts from, and when it was laid aside.
+    aside: HashMap<Arc<str>, (u64, Origin)>,
+    /// What was laid aside, oldest first; entries that `aside` does not confirm are old.
+    oldest: VecDeque<(u64, Arc<str>)>,
+    departures: u64,
+}
+
+struct Live {
+    seat: Arc<Seat>,
+    actor: Addr<MailboxActor>,
+}
+
+impl Supervisor {
+    /// A supervisor that knows what the store had, by mailbox.
+    pub(crate) fn new(world: Arc<World>, recovered: HashMap<Arc<str>, Recovery>) -> Self {
+        let aside = recovered.into_iter().map(|(id, recovery)| (id, (0, Origin::Recovered(Box::new(recovery)))));
+        Self {
+            world,
+            live: HashMap::new(),
+            waiting: HashMap::new(),
+            aside: aside.collect(),
+            oldest: VecDeque::new(),
+            departures: 0,
+        }
+    }
+
+    fn run(&mut self) {
+        for errand in self.world.supervisor.take() {
+            match errand {
+                Errand::Start(seat) if self.live.contains_key(seat.id()) => {
+                    self.waiting.insert(Arc::clone(seat.id()), seat);
+                }
+                Errand::Start(seat) => {
+                    let origin = self.aside.remove(seat.id()).map_or(Origin::Fresh, |(_, origin)| origin);
+                    self.start(seat, origin);
+                }
+                Errand::Departed { seat, engine } => self.departed(&seat, engine),
+                Errand::Died(seat) => self.died(&seat),
+            }
+        }
+    }
+
+    fn start(&mut self, seat: Arc<Seat>, origin: Origin) {
+        let actor = MailboxActor::new(Arc::clone(&self.world), Arc::clone(&seat), origin).start();
+        seat.ingress().bell().attach(actor.clone().recipient());
+        self.live.insert(Arc::clone(seat.id()), Live { seat, actor });
+    }
+
+    fn departed(&mut self, seat: &Arc<Seat>, engine: Option<Box<Mailbox>>) {
+        if !self.is_live(seat) {
+            return;
+        }
+        self.live.remove(seat.id());
+        let origin = engine.map_or(Origin::Lost, Origin::Passivated);
+        match self.waiting.remove(seat.id()) {
+            Some(next) => self.start(next, origin),
+            None => {
+                self.departures += 1;
+                self.aside.insert(Arc::clone(seat.id()), (self.departures, origin));
+                self.oldest.push_back((self.departures, Arc::clone(seat.id())));
+            }
+        }
+        self.look_at_some();
+    }
+
+    fn died(&mut self, seat: &Arc<Seat>) {
+        if !self.is_live(seat) {
+            return;
+        }
+        self.live.remove(seat.id());
+        let (mailbox, restarts, reason) = (Arc::clone(seat.id()), 1, "stopped");
+        self.world.reporter.report(self.world.clock.now(), EventKind::ActorRestarted { mailbox, restarts, reason });
+        self.world.shared.push(SharedItem::Input(SharedInput::MailboxGone(seat.key())));
+        self.world.directory.leave(seat);
+        let (admits, questions) = seat.ingress().close();
+        drop(questions);
+        admits.into_iter().for_each(|admit| admit.turn_away(TurnedAway::MailboxHeld));
+        let next = self.waiting.remove(seat.id());
+        let next = next.unwrap_or_else(|| self.world.directory.enter_recovered(seat.id()));
+        self.start(next, Origin::Lost);
+    }
+
+    fn is_live(&self, seat: &Arc<Seat>) -> bool {
+        self.live.get(seat.id()).is_some_and(|live| Arc::ptr_eq(&live.seat, seat))
+    }
+
+    /// Drops engines in which nothing counts any more.
+    fn look_at_some(&mut self) {
+        let now = self.world.clock.now();
+        for _ in 0..LOOKED_AT {
+            let Some((number, id)) = self.oldest.pop_front() else { return };
+            match self.aside.get(&id).filter(|(current, _)| *current == number) {
+                Some((_, Origin::Passivated(engine))) if engine.is_blank(now) => drop(self.aside.remove(&id)),
+                Some(_) => self.oldest.push_back((number, id)),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        self.run();
+    }
+}
+
+impl Handler<Stop> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, _: Stop, ctx: &mut Self::Context) {
+        for live in self.live.values() {
+            // An actor whose queue is full has wake-ups to work off first, and ends with its thread.
+            drop(live.actor.try_send(Stop));
+        }
+        ctx.stop();
+    }
+}
+
+impl Handler<Wake> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, _: &mut Self::Context) {
+        self.run();
+    }
+}
+
+/// Callers whose actor was never started learn that nobody will come.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.world.close();
+        for seat in self.world.directory.all() {
+            let (admits, questions) = seat.ingress().close();
+            drop(questions);
+            admits.into_iter().for_each(|admit| admit.turn_away(TurnedAway::ShuttingDown));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What every actor and every handle shares. Nothing in it decides.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use super::bell::{Bell, Rung};
+use super::holds::Holds;
+use super::outlet::Outlet;
+use super::reply::Reply;
+use super::seat::{Directory, Seat};
+use super::settings::Settings;
+use super::shared::SharedItem;
+use super::supervisor::Errand;
+use crate::clock::Clock;
+use crate::config;
+use crate::engine::mailbox::AskShared;
+use crate::engine::{Answer, Event, OperationKey, Timestamp, Verdict};
+use crate::store::Store;
+use crate::telemetry::{Context, EventKind, Redaction, SchedulerEvent, Telemetry};
+use crate::transport::Transport;
+
+pub(crate) struct World {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) transport: Arc<dyn Transport>,
+    /// Where attempts and slow store calls run.
+    pub(crate) host: Handle,
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) directory: Directory,
+    pub(crate) holds: Holds,
+    pub(crate) outlet: Outlet,
+    pub(crate) shared: Inbox<SharedItem>,
+    pub(crate) supervisor: Inbox<Errand>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) reporter: Reporter,
+    closing: AtomicBool,
+    ask_shared: AtomicBool,
+    last_key: AtomicU64,
+}
+
+/// What a world is made of.
+pub(crate) struct Parts {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) host: Handle,
+    pub(crate) settings: Settings,
+    /// The highest operation key ever given out.
+    pub(crate) last_key: Option<OperationKey>,
+}
+
+impl World {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { clock, store, transport, host, settings, last_key } = parts;
+        let actors = &settings.config.actors;
+        Self {
+            directory: Directory::new(actors.live_max, actors.actor_queue_capacity),
+            reporter: Reporter::new(redaction(settings.config.telemetry.mailbox_redaction)),
+            clock,
+            store,
+            transport,
+            host,
+            settings: ArcSwap::from_pointee(settings),
+            outlet: Outlet::default(),
+            holds: Holds::default(),
+            shared: Inbox::default(),
+            supervisor: Inbox::default(),
+            stop: CancellationToken::new(),
+            closing: AtomicBool::new(false),
+            ask_shared: AtomicBool::new(true),
+            last_key: AtomicU64::new(last_key.map_or(0, |key| key.0)),
+        }
+    }
+
+    /// A key above every earlier one.
+    pub(crate) fn next_key(&self) -> OperationKey {
+        OperationKey(self.last_key.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+
+    /// Whether nothing is taken in any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// What the shared scopes last announced.
+    pub(crate) fn ask_shared(&self) -> AskShared {
+        if self.ask_shared.load(Ordering::Acquire) { AskShared::Always } else { AskShared::OnTrouble }
+    }
+
+    pub(crate) fn set_ask_shared(&self, ask: AskShared) {
+        self.ask_shared.store(ask == AskShared::Always, Ordering::Release);
+    }
+
+    /// Brings an answer to a mailbox's actor.
+    pub(crate) fn reply(&self, seat: &Arc<Seat>, reply: Reply) {
+        self.heard(seat, seat.ingress().reply(reply));
+    }
+
+    /// Has a dead actor replaced.
+    pub(crate) fn heard(&self, seat: &Arc<Seat>, rung: Rung) {
+        if rung == Rung::Dead {
+            self.supervisor.push(Errand::Died(Arc::clone(seat)));
+        }
+    }
+
+    /// The answer for an attempt on which the transport said nothing.
+    pub(crate) fn lost(&self, seat: &Seat, panicked: bool) -> Answer {
+        if panicked {
+            let kind = EventKind::TransportPanicked { mailbox: Arc::clone(seat.id()) };
+            self.reporter.report(self.clock.now(), kind);
+        }
+        Verdict::Unknown.into()
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("store", &self.store).field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+/// The configuration's word in telemetry's terms.
+const fn redaction(configured: config::Redaction) -> Redaction {
+    match configured {
+        config::Redaction::Hash => Redaction::Hashed,
+        config::Redaction::Omit => Redaction::Omitted,
+        _ => Redaction::AsIs,
+    }
+}
+
+/// A queue beside an actor that only other actors and handles of this process fill: what is in it is bounded by what
+/// they have in flight.
+#[derive(Debug)]
+pub(crate) struct Inbox<T> {
+    items: Mutex<Vec<T>>,
+    bell: Bell,
+}
+
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self { items: Mutex::default(), bell: Bell::default() }
+    }
+}
+
+impl<T> Inbox<T> {
+    pub(crate) const fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(crate) fn push(&self, item: T) {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        let (Rung::Heard | Rung::Dead) = self.bell.ring();
+    }
+
+    pub(crate) fn push_all(&self, items: &mut Vec<T>) {
+        if items.is_empty() {
+            return;
+        }
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).append(items);
+        let (Rung::Heard | Rung::Dead) = self.bell.ring();
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        self.bell.answer();
+        std::mem::take(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Events that a slow reader may be behind before it loses some, and is told how many.
+const EVENTS_MAX: usize = 1_024;
+
+/// Where events go: to `tracing`, and to whoever listens.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    telemetry: Telemetry,
+    events: broadcast::Sender<SchedulerEvent>,
+}
+
+impl Reporter {
+    fn new(redaction: Redaction) -> Self {
+        Self { telemetry: Telemetry::new(redaction), events: broadcast::Sender::new(EVENTS_MAX) }
+    }
+
+    pub(crate) fn emit(&self, now: Timestamp, event: &Event, context: &Context<'_>) {
+        self.publish(self.telemetry.emit(now, event, context));
+    }
+
+    pub(crate) fn report(&self, now: Timestamp, kind: EventKind) {
+        self.publish(self.telemetry.report(now, kind));
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<SchedulerEvent> {
+        self.events.subscribe()
+    }
+
+    pub(crate) const fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    fn publish(&self, event: SchedulerEvent) {
+        // Nobody listens: that is fine.
+        if self.events.receiver_count() > 0 {
+            drop(self.events.send(event));
+        }
+    }
+}

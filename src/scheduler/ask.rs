@@ -1,0 +1,229 @@
+//! Asking: what is known of operations, mailboxes, breakers; and what happens.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::future::join_all;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::oneshot;
+
+use super::error::AskError;
+use super::handle::SchedulerHandle;
+use crate::actor::{HoldFacts, Question, SharedItem, Ticket};
+use crate::engine::breaker::{BreakerFacts, BreakerState};
+use crate::engine::mailbox::MailboxFacts;
+use crate::engine::{Constraint, Cost, Lane, Scope};
+use crate::store::{OperationQuery, OperationRecord};
+use crate::telemetry::SchedulerEvent;
+
+impl SchedulerHandle {
+    /// What the store knows of an operation; `None` when it knows none with this id.
+    ///
+    /// # Errors
+    /// [`AskError::Store`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn operation(&self, id: &str) -> Result<Option<OperationRecord>, AskError> {
+        self.world.store.operation(id).await.map_err(AskError::Store)
+    }
+
+    /// Operations by state, mailbox, lane, tenant; oldest first.
+    ///
+    /// # Errors
+    /// [`AskError::Store`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn operations(&self, query: OperationQuery) -> Result<Vec<OperationRecord>, AskError> {
+        self.world.store.operations(query).await.map_err(AskError::Store)
+    }
+
+    /// Operations per state, in the order of [`OperationState::ALL`](crate::engine::OperationState::ALL).
+    ///
+    /// # Errors
+    /// [`AskError::Store`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn counts(&self) -> Result<[u64; 10], AskError> {
+        self.world.store.counts().await.map_err(AskError::Store)
+    }
+
+    /// A new ticket for an operation whose first one is gone. If it has come to an end, the ticket is answered.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn ticket(&self, id: &str) -> Result<Ticket, AskError> {
+        let record = self.known(id).await?;
+        self.ask(&record.mailbox, |answer| Question::Subscribe { record: Box::new(record.clone()), answer }).await
+    }
+
+    /// Everything that an operation waits for, each with its own instant; the latest binds. Empty: it waits for
+    /// nothing, or has come to an end.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn explain(&self, id: &str) -> Result<Vec<Constraint>, AskError> {
+        let record = self.known(id).await?;
+        if record.state.is_final() {
+            return Ok(Vec::new());
+        }
+        let key = Some(record.key);
+        let own = self.ask(&record.mailbox, |answer| Question::Explain { key, answer }).await?;
+        let shared = self.explain_shared(record.lane, record.tenant.clone(), record.cost).await?;
+        Ok(merged(own, shared))
+    }
+
+    /// Everything that the next send of a mailbox waits for. Empty: it may go now.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn explain_mailbox(&self, mailbox: impl Into<Arc<str>>) -> Result<Vec<Constraint>, AskError> {
+        let mailbox = mailbox.into();
+        let own = self.ask(&mailbox, |answer| Question::Explain { key: None, answer }).await?;
+        let tenant = self.world.settings.load().config.tenant_of(&mailbox).map(Arc::clone);
+        let shared = self.explain_shared(Lane::Foreground, tenant, Cost::ONE_REQUEST).await?;
+        Ok(merged(own, shared))
+    }
+
+    /// The facts of one mailbox: what waits, what is in flight, its windows, its breaker.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn mailbox(&self, mailbox: impl Into<Arc<str>>) -> Result<MailboxFacts, AskError> {
+        self.ask(&mailbox.into(), |answer| Question::Facts { answer }).await
+    }
+
+    /// The facts of every live mailbox, oldest actor first. Mailboxes that cannot answer now are left out.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn mailboxes(&self) -> Vec<MailboxFacts> {
+        let live = self.world.directory.all();
+        let facts = live.iter().map(|seat| self.ask(seat.id(), |answer| Question::Facts { answer }));
+        join_all(facts).await.into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// Every breaker that is not closed: the shared scopes', then the mailboxes'.
+    ///
+    /// # Errors
+    /// [`AskError::ShuttingDown`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn breakers(&self) -> Result<Vec<(Scope, BreakerFacts)>, AskError> {
+        let mut breakers = self.ask_shared(SharedItem::Breakers).await?;
+        let facts = self.mailboxes().await.into_iter().map(|facts| (facts.scope, facts.breaker));
+        breakers.extend(facts.filter(|(_, breaker)| breaker.state != BreakerState::Closed));
+        Ok(breakers)
+    }
+
+    /// The holds in force, oldest first.
+    #[must_use]
+    pub fn holds(&self) -> Vec<HoldFacts> {
+        self.world.holds.all(self.world.clock.now())
+    }
+
+    /// State changes and decisions, from now on. A reader that is slower than they come loses the oldest and is told
+    /// how many.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events::of(self.world.reporter.subscribe())
+    }
+
+    /// The store's record of an operation.
+    pub(super) async fn known(&self, id: &str) -> Result<OperationRecord, AskError> {
+        self.operation(id).await?.ok_or_else(|| AskError::NoOperation { id: Arc::from(id) })
+    }
+
+    async fn explain_shared(
+        &self,
+        lane: Lane,
+        tenant: Option<Arc<str>>,
+        cost: Cost,
+    ) -> Result<Vec<Constraint>, AskError> {
+        self.ask_shared(|answer| SharedItem::Explain { lane, tenant, cost, answer }).await
+    }
+
+    pub(super) async fn ask_shared<T>(
+        &self,
+        item: impl FnOnce(oneshot::Sender<T>) -> SharedItem,
+    ) -> Result<T, AskError> {
+        if self.world.is_closing() {
+            return Err(AskError::ShuttingDown);
+        }
+        let (sender, answer) = oneshot::channel();
+        self.world.shared.push(item(sender));
+        answer.await.map_err(|_| AskError::ShuttingDown)
+    }
+}
+
+/// The constraints of all scopes together; the latest of them binds.
+fn merged(own: Vec<Constraint>, shared: Vec<Constraint>) -> Vec<Constraint> {
+    let mut all: Vec<Constraint> =
+        own.into_iter().chain(shared).map(|constraint| Constraint { binding: false, ..constraint }).collect();
+    let latest = all.iter().map(|constraint| constraint.ready_at).max();
+    if let Some(binding) = all.iter_mut().find(|constraint| Some(constraint.ready_at) == latest) {
+        binding.binding = true;
+    }
+    all
+}
+
+/// What happens, as it happens. Ends when the last handle is gone.
+pub struct Events {
+    next: Pin<Box<dyn Stream<Item = Result<SchedulerEvent, Missed>> + Send>>,
+}
+
+/// So many events were lost, because the reader was slower than they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed(pub u64);
+
+impl Events {
+    fn of(events: broadcast::Receiver<SchedulerEvent>) -> Self {
+        let next = futures::stream::unfold(events, |mut events| async move {
+            match events.recv().await {
+                Ok(event) => Some((Ok(event), events)),
+                Err(RecvError::Lagged(count)) => Some((Err(Missed(count)), events)),
+                Err(RecvError::Closed) => None,
+            }
+        });
+        Self { next: Box::pin(next) }
+    }
+
+    /// The next event, or how many were lost before it; `None` when the last handle is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Result<SchedulerEvent, Missed>> {
+        futures::StreamExt::next(&mut self.next).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Result<SchedulerEvent, Missed>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.next.as_mut().poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Events")
+    }
+}

@@ -1,0 +1,140 @@
+//! Building and starting a scheduler.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::error::StartError;
+use super::handle::SchedulerHandle;
+use super::mint::Mint;
+use crate::actor::{Parts, Settings, World, on_own_thread};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::store::{MemoryStore, Recovery, Store};
+use crate::transport::Transport;
+
+/// A running scheduler. Dropping it stops it without waiting; [`Scheduler::shutdown`] waits for what is in flight.
+#[must_use = "a scheduler stops when it is dropped"]
+pub struct Scheduler {
+    pub(super) handle: SchedulerHandle,
+}
+
+/// Collects what a scheduler is made of. Made by [`Scheduler::builder`].
+#[must_use = "a builder does nothing until start()"]
+pub struct SchedulerBuilder {
+    config: Config,
+    transport: Arc<dyn Transport>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    seeds: [u64; 2],
+}
+
+impl Scheduler {
+    /// Begins a scheduler that keeps `config`'s limits and sends through `transport`. Operations live in a
+    /// [`MemoryStore`] unless another store is given: what `config.store` names is for the binary to open.
+    pub fn builder(config: Config, transport: impl Transport) -> SchedulerBuilder {
+        SchedulerBuilder {
+            config,
+            transport: Arc::new(transport),
+            store: Arc::new(MemoryStore::new()),
+            clock: Arc::new(SystemClock::new()),
+            seeds: [fastrand::u64(..), fastrand::u64(..)],
+        }
+    }
+
+    /// What submits, asks and steers. Clone it as you like.
+    #[must_use]
+    pub fn handle(&self) -> SchedulerHandle {
+        self.handle.clone()
+    }
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("handle", &self.handle).finish()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.handle.world.close();
+        self.handle.world.stop.cancel();
+    }
+}
+
+impl fmt::Debug for SchedulerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchedulerBuilder")
+            .field("transport", &self.transport)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SchedulerBuilder {
+    /// Where operations live.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Arc::new(store);
+        self
+    }
+
+    /// Where instants come from. Drive it from the same source as the runtime's timers.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Seeds of the ids that are minted; the same seeds give the same ids.
+    pub fn seeds(mut self, seeds: [u64; 2]) -> Self {
+        self.seeds = seeds;
+        self
+    }
+
+    /// Starts it: reads the store, brings back what it holds, and begins to send. The actors get a thread of their
+    /// own; the transport and a store on disk run on the runtime that this is called in.
+    ///
+    /// # Errors
+    /// [`StartError`], also where there is no runtime: never a panic.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is done, nothing runs and nothing was sent.
+    pub async fn start(self) -> Result<Scheduler, StartError> {
+        let host = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let (scheduler, recovery) = self.prepare(host).await?;
+        on_own_thread(Arc::clone(&scheduler.handle.world), recovery).await.map_err(StartError::Thread)?;
+        Ok(scheduler)
+    }
+
+    /// Starts it on the caller's thread: for tests under paused time, where one clock drives everything.
+    ///
+    /// # Errors
+    /// [`StartError::NoLocalSet`] outside a `LocalSet`; the others as [`SchedulerBuilder::start`].
+    ///
+    /// # Cancel safety
+    /// As [`SchedulerBuilder::start`].
+    #[cfg(feature = "test-util")]
+    pub async fn start_on_current_thread(self) -> Result<Scheduler, StartError> {
+        let host = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let local = catch_unwind(|| tokio::task::spawn_local(async {}));
+        local.map_err(|_| StartError::NoLocalSet)?;
+        let (scheduler, recovery) = self.prepare(host).await?;
+        let world = Arc::clone(&scheduler.handle.world);
+        crate::actor::on_current_thread(world, recovery).await.map_err(StartError::Thread)?;
+        Ok(scheduler)
+    }
+
+    async fn prepare(self, host: Handle) -> Result<(Scheduler, Recovery), StartError> {
+        let Self { config, transport, store, clock, seeds } = self;
+        let timer = catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(std::time::Duration::ZERO))));
+        timer.map_err(|_| StartError::NoTimer)?;
+        let settings = Settings::new(config).map_err(StartError::Config)?;
+        let recovery = store.recover(settings.horizon(clock.now()), None).await.map_err(StartError::Store)?;
+        let last_key = recovery.last_key;
+        let world = Arc::new(World::new(Parts { clock, store, transport, host, settings, last_key }));
+        // From here on dropping it stops whatever has been started.
+        let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
+        Ok((Scheduler { handle }, recovery))
+    }
+}

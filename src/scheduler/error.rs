@@ -1,0 +1,95 @@
+//! Why the scheduler did not start, or did not answer.
+
+use std::sync::Arc;
+
+use crate::config::ConfigError;
+use crate::store::StoreError;
+
+/// Why the scheduler did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// `start` was called outside a tokio runtime.
+    #[error("there is no tokio runtime here; call start() inside one, for instance under #[tokio::main]")]
+    NoRuntime,
+    /// The runtime has no timer.
+    #[error("the tokio runtime has no timer; build it with enable_time() or enable_all()")]
+    NoTimer,
+    /// `start_on_current_thread` was called outside a `LocalSet`.
+    #[error("there is no LocalSet here; run start_on_current_thread() inside LocalSet::run_until()")]
+    NoLocalSet,
+    /// The configuration does not hold together.
+    #[error("the configuration is not valid")]
+    Config(#[source] ConfigError),
+    /// The store did not open.
+    #[error("the store could not be read")]
+    Store(#[source] StoreError),
+    /// The system gave no thread.
+    #[error("the actors' thread could not be started")]
+    Thread(#[source] std::io::Error),
+}
+
+impl StartError {
+    /// Whether the same start may work later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Store(source) => source.is_retryable(),
+            Self::Thread(_) => true,
+            Self::NoRuntime | Self::NoTimer | Self::NoLocalSet | Self::Config(_) => false,
+        }
+    }
+}
+
+/// Why a question or an order was not answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No operation has this id.
+    #[error("there is no operation {id:?}")]
+    NoOperation {
+        /// Which.
+        id: Arc<str>,
+    },
+    /// The mailbox is not configured, and the list is closed.
+    #[error("mailbox {mailbox:?} is not configured, and unlisted mailboxes are refused; list it in the configuration")]
+    UnknownMailbox {
+        /// Which.
+        mailbox: Arc<str>,
+    },
+    /// Too much is being asked of one actor, or too many mailboxes are live, or too many holds are in force.
+    #[error("{what} is at its bound of {max}; try again later")]
+    Busy {
+        /// What is full.
+        what: &'static str,
+        /// Its bound.
+        max: usize,
+    },
+    /// The mailbox's engine is being rebuilt, or is held after repeated failures.
+    #[error("mailbox {mailbox:?} cannot answer now: its actor is being rebuilt or is held")]
+    NotNow {
+        /// Which.
+        mailbox: Arc<str>,
+    },
+    /// The store did not answer.
+    #[error("the store did not answer")]
+    Store(#[source] StoreError),
+    /// The new configuration does not hold together. The old one stays in force.
+    #[error("the configuration is not valid; the old one stays in force")]
+    Config(#[source] ConfigError),
+    /// The scheduler is stopping or gone.
+    #[error("the scheduler is shutting down")]
+    ShuttingDown,
+}
+
+impl AskError {
+    /// Whether the same question may be answered later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::NotNow { .. } => true,
+            Self::Store(source) => source.is_retryable(),
+            Self::NoOperation { .. } | Self::UnknownMailbox { .. } | Self::Config(_) | Self::ShuttingDown => false,
+        }
+    }
+}

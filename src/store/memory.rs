@@ -1,0 +1,296 @@
+//! A store that forgets everything with the process: for tests, demos, and senders whose emails can be made again.
+//!
+//! It keeps the promises of [`Store`] within one process: idempotent by id, attempt rows before sends, one state at a
+//! time. Its futures are ready at their first poll, so the scheduler never leaves its thread for it. What it cannot do
+//! is survive a crash. Final operations are kept up to a bound and then forgotten, oldest first: their ids can be used
+//! again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fnv::FnvHashMap;
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use super::{
+    AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+};
+use crate::email::Email;
+use crate::engine::mailbox::Record;
+use crate::engine::operation::Transition;
+use crate::engine::{OperationKey, OperationState, Timestamp};
+
+/// Operations that are not final, at most, unless said otherwise.
+const LIVE_MAX: usize = 2_000_000;
+/// Final operations kept, unless said otherwise.
+const FINAL_MAX: usize = 200_000;
+
+/// A store in memory. Cheap to clone; clones share what is stored, so a second scheduler can be started over it.
+#[derive(Clone)]
+pub struct MemoryStore {
+    rows: Arc<Mutex<Rows>>,
+}
+
+struct Rows {
+    by_key: FnvHashMap<OperationKey, Row>,
+    by_id: HashMap<Arc<str>, OperationKey>,
+    finals: VecDeque<OperationKey>,
+    counts: [u64; 10],
+    last_key: Option<OperationKey>,
+    live_max: usize,
+    final_max: usize,
+}
+
+struct Row {
+    record: OperationRecord,
+    fingerprint: u64,
+    email: Option<Email>,
+    attempts: Vec<Tried>,
+}
+
+/// One attempt row. A voided one is removed: no byte left the machine.
+struct Tried {
+    attempt: u32,
+    claimed_at: Timestamp,
+    finished_at: Option<Timestamp>,
+}
+
+impl MemoryStore {
+    /// An empty store with the default bounds: two million live operations, 200,000 final ones.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_bounds(LIVE_MAX, FINAL_MAX)
+    }
+
+    /// An empty store that refuses more than `live_max` live operations and keeps `final_max` final ones.
+    #[must_use]
+    pub fn with_bounds(live_max: usize, final_max: usize) -> Self {
+        let rows = Rows {
+            by_key: FnvHashMap::default(),
+            by_id: HashMap::new(),
+            finals: VecDeque::new(),
+            counts: [0; 10],
+            last_key: None,
+            live_max,
+            final_max,
+        };
+        Self { rows: Arc::new(Mutex::new(rows)) }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        // Every method leaves the rows consistent before it can panic, so a poisoned lock is still good.
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("operations", &self.rows().by_key.len()).finish()
+    }
+}
+
+impl Rows {
+    /// Stores the whole batch or, when there is no room for all of it, nothing.
+    fn insert_all(&mut self, batch: Vec<NewOperation>) -> Result<Vec<Inserted>, StoreError> {
+        let fresh = batch.iter().filter(|new| !self.by_id.contains_key(&new.id)).count();
+        if self.by_key.len() - self.finals.len() + fresh > self.live_max {
+            return Err(StoreError::Full { bound: format!("{} live operations", self.live_max) });
+        }
+        Ok(batch.into_iter().map(|new| self.insert(new)).collect())
+    }
+
+    fn insert(&mut self, new: NewOperation) -> Inserted {
+        if let Some(row) = self.by_id.get(&new.id).and_then(|key| self.by_key.get(key)) {
+            return if row.fingerprint == new.fingerprint {
+                Inserted::Existing(Box::new(row.record.clone()))
+            } else {
+                Inserted::Conflict
+            };
+        }
+        self.last_key = self.last_key.max(Some(new.key));
+        self.counts[slot(OperationState::Admitted)] += 1;
+        self.by_id.insert(Arc::clone(&new.id), new.key);
+        self.by_key.insert(new.key, Row::admitted(new));
+        Inserted::New
+    }
+
+    fn claim(&mut self, claim: Claim) -> Option<Email> {
+        let row = self.by_key.get_mut(&claim.key).filter(|row| !row.record.state.is_final())?;
+        let email = row.email.clone()?;
+        if !row.attempts.iter().any(|tried| tried.attempt == claim.attempt) {
+            row.attempts.push(Tried { attempt: claim.attempt, claimed_at: claim.at, finished_at: None });
+        }
+        let before = row.record.state;
+        row.record.rows = row.record.rows.max(claim.attempt);
+        row.record.state = OperationState::Attempting;
+        row.record.changed_at = claim.at;
+        row.record.next_at = None;
+        self.moved(before, OperationState::Attempting);
+        Some(email)
+    }
+
+    fn record(&mut self, record: &Record) {
+        let Some(row) = self.by_key.get_mut(&record.key) else { return };
+        let before = row.record.state;
+        if before.is_final() && !matches!(record.transition, Transition::Release | Transition::Discard) {
+            return;
+        }
+        row.apply(record);
+        self.moved(before, record.state);
+        match (before.is_final(), record.state.is_final()) {
+            (false, true) => self.retire(record.key, record.state),
+            (true, false) => self.finals.retain(|key| *key != record.key),
+            _ => {}
+        }
+    }
+
+    /// Counts one change of state.
+    fn moved(&mut self, from: OperationState, to: OperationState) {
+        self.counts[slot(from)] = self.counts[slot(from)].saturating_sub(1);
+        self.counts[slot(to)] += 1;
+    }
+
+    /// Takes a final operation's email off it, and forgets the oldest final one above the bound.
+    fn retire(&mut self, key: OperationKey, state: OperationState) {
+        if let Some(row) = self.by_key.get_mut(&key).filter(|_| state != OperationState::Quarantined) {
+            row.email = None;
+        }
+        self.finals.push_back(key);
+        while self.finals.len() > self.final_max {
+            let Some(row) = self.finals.pop_front().and_then(|oldest| self.by_key.remove(&oldest)) else { continue };
+            self.by_id.remove(&row.record.id);
+            let slot = slot(row.record.state);
+            self.counts[slot] = self.counts[slot].saturating_sub(1);
+        }
+    }
+
+    fn recover(&self, since: Timestamp, mailbox: Option<&str>) -> Recovery {
+        let mut rows: Vec<&Row> =
+            self.by_key.values().filter(|row| mailbox.is_none_or(|mailbox| &*row.record.mailbox == mailbox)).collect();
+        rows.sort_unstable_by_key(|row| row.record.key);
+        let mut attempts: Vec<AttemptRecord> =
+            rows.iter().flat_map(|row| row.attempts.iter().map(|tried| tried.record(&row.record))).collect();
+        attempts.retain(|attempt| attempt.claimed_at >= since);
+        attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
+        let operations = rows.iter().filter(|row| !row.record.state.is_final()).map(|row| row.record.clone()).collect();
+        Recovery { operations, attempts, last_key: self.last_key }
+    }
+
+    fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {
+        let mut found: Vec<&OperationRecord> =
+            self.by_key.values().map(|row| &row.record).filter(|record| query.wants(record)).collect();
+        found.sort_unstable_by_key(|record| record.key);
+        found.into_iter().take(query.limit).cloned().collect()
+    }
+}
+
+impl Row {
+    fn admitted(new: NewOperation) -> Self {
+        let record = OperationRecord {
+            key: new.key,
+            id: new.id,
+            mailbox: new.mailbox,
+            lane: new.lane,
+            tenant: new.tenant,
+            campaign: new.campaign,
+            cost: new.cost,
+            state: OperationState::Admitted,
+            submitted_at: new.submitted_at,
+            not_before: new.not_before,
+            deadline: new.deadline,
+            changed_at: new.submitted_at,
+            next_at: None,
+            attempts: 0,
+            rows: 0,
+            last_status: None,
+            provider_id: None,
+        };
+        Self { record, fingerprint: new.fingerprint, email: Some(new.email), attempts: Vec::new() }
+    }
+
+    fn apply(&mut self, record: &Record) {
+        if record.transition == Transition::Void {
+            self.attempts.pop();
+        } else if let Some(tried) = self.attempts.last_mut().filter(|_| self.record.state == OperationState::Attempting)
+        {
+            tried.finished_at.get_or_insert(record.at);
+        }
+        self.record.state = record.state;
+        self.record.changed_at = record.at;
+        self.record.next_at = record.next_at;
+        self.record.attempts = record.attempts;
+        self.record.last_status = record.status.or(self.record.last_status);
+        if record.provider_id.is_some() {
+            self.record.provider_id.clone_from(&record.provider_id);
+        }
+    }
+}
+
+impl Tried {
+    fn record(&self, of: &OperationRecord) -> AttemptRecord {
+        AttemptRecord {
+            key: of.key,
+            attempt: self.attempt,
+            mailbox: Arc::clone(&of.mailbox),
+            lane: of.lane,
+            tenant: of.tenant.clone(),
+            cost: of.cost,
+            claimed_at: self.claimed_at,
+            finished_at: self.finished_at,
+        }
+    }
+}
+
+/// The place of a state in [`OperationState::ALL`].
+const fn slot(state: OperationState) -> usize {
+    state as usize
+}
+
+impl Store for MemoryStore {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
+        ready(Ok(self.rows().recover(since, mailbox.as_deref()))).boxed()
+    }
+
+    fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
+        ready(self.rows().insert_all(batch)).boxed()
+    }
+
+    fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
+        let mut rows = self.rows();
+        ready(Ok(batch.into_iter().map(|claim| rows.claim(claim)).collect())).boxed()
+    }
+
+    fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let mut rows = self.rows();
+        batch.iter().for_each(|record| rows.record(record));
+        ready(Ok(())).boxed()
+    }
+
+    fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
+        ready(Ok(self.rows().by_key.get(&key).and_then(|row| row.email.clone()))).boxed()
+    }
+
+    fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
+        let rows = self.rows();
+        let row = rows.by_id.get(id).and_then(|key| rows.by_key.get(key));
+        ready(Ok(row.map(|row| row.record.clone()))).boxed()
+    }
+
+    fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {
+        ready(Ok(self.rows().query(&query))).boxed()
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
+        ready(Ok(self.rows().counts)).boxed()
+    }
+}

@@ -1,0 +1,259 @@
+//! What a caller hands over: an email, the mailbox it leaves from, its lane, and how long it may wait.
+//!
+//! Everything that can be judged without state is judged here, before anything is stored or queued, and the answer
+//! names the field. Ids are short and free of control characters because they travel: into headers, logs, URLs and
+//! stores. What is *not* checked here is whether a provider would take the email.
+
+mod error;
+
+pub(crate) use error::describe;
+pub use error::{InvalidSubmission, SubmitError};
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::config::SubmitConfig;
+use crate::email::Email;
+use crate::engine::{Cost, Lane, Timestamp};
+
+/// Longest mailbox id, in bytes: the longest address that SMTP can carry (RFC 5321, 4.5.3.1.3, with angle brackets).
+pub const MAILBOX_ID_BYTES_MAX: usize = 256;
+/// Longest tenant, caller, campaign or admission key, in bytes.
+pub const LABEL_BYTES_MAX: usize = 128;
+
+/// One email to be sent. Built with [`Submission::new`] and its setters, handed over with `SchedulerHandle::submit`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    pub(crate) mailbox: Arc<str>,
+    pub(crate) email: Email,
+    pub(crate) lane: Lane,
+    pub(crate) operation_id: Option<Arc<str>>,
+    pub(crate) tenant: Option<Arc<str>>,
+    pub(crate) campaign: Option<Arc<str>>,
+    pub(crate) caller: Option<Arc<str>>,
+    pub(crate) admission: Option<AdmissionKey>,
+    pub(crate) cost: Option<Cost>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) wait_max: Option<Duration>,
+}
+
+/// A key that admits one operation per cooldown: further submissions with it get the first one's ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdmissionKey {
+    pub(crate) key: Arc<str>,
+    pub(crate) cooldown: Duration,
+}
+
+/// When a submission is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// This long after it was submitted.
+    Within(Duration),
+    /// At this instant.
+    At(Timestamp),
+}
+
+impl Submission {
+    /// A background submission of `email` from `mailbox`, without a deadline of its own.
+    #[must_use]
+    pub fn new(mailbox: impl Into<Arc<str>>, email: Email) -> Self {
+        Self {
+            mailbox: mailbox.into(),
+            email,
+            lane: Lane::Background,
+            operation_id: None,
+            tenant: None,
+            campaign: None,
+            caller: None,
+            admission: None,
+            cost: None,
+            not_before: None,
+            deadline: None,
+            wait_max: None,
+        }
+    }
+
+    /// Who waits for it. Background unless said.
+    #[must_use]
+    pub const fn lane(mut self, lane: Lane) -> Self {
+        self.lane = lane;
+        self
+    }
+
+    /// The idempotency key: the same id with the same content is the same operation, with other content it is
+    /// refused. A UUIDv7 is minted when there is none. Its longest form is configured:
+    /// `submit.operation_id_bytes_max`.
+    #[must_use]
+    pub fn operation_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.operation_id = Some(id.into());
+        self
+    }
+
+    /// Whose budget and fair share it uses. At most [`LABEL_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// The campaign it belongs to, so that the whole campaign can be held. At most [`LABEL_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn campaign(mut self, campaign: impl Into<Arc<str>>) -> Self {
+        self.campaign = Some(campaign.into());
+        self
+    }
+
+    /// The part of the program that asks for it. At most [`LABEL_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn caller(mut self, caller: impl Into<Arc<str>>) -> Self {
+        self.caller = Some(caller.into());
+        self
+    }
+
+    /// Admits one operation per `cooldown` for this key within its mailbox: a repeat is answered with the ticket of
+    /// the first. For buttons that people press more than once. At most [`LABEL_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn admission_key(mut self, key: impl Into<Arc<str>>, cooldown: Duration) -> Self {
+        self.admission = Some(AdmissionKey { key: key.into(), cooldown });
+        self
+    }
+
+    /// What one attempt takes, where counting the email is not enough (external recipients, quota units).
+    #[must_use]
+    pub const fn cost(mut self, cost: Cost) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Not sent before this.
+    #[must_use]
+    pub fn not_before(mut self, instant: SystemTime) -> Self {
+        self.not_before = Some(timestamp(instant));
+        self
+    }
+
+    /// Given up this long after it was submitted. The mailbox's own deadline applies when there is none.
+    #[must_use]
+    pub const fn deadline(mut self, within: Duration) -> Self {
+        self.deadline = Some(Deadline::Within(within));
+        self
+    }
+
+    /// Given up at this instant.
+    #[must_use]
+    pub fn deadline_at(mut self, instant: SystemTime) -> Self {
+        self.deadline = Some(Deadline::At(timestamp(instant)));
+        self
+    }
+
+    /// Refuse it at once when its known wait is longer than this. Without it, it waits in the outbox.
+    #[must_use]
+    pub const fn max_wait(mut self, wait: Duration) -> Self {
+        self.wait_max = Some(wait);
+        self
+    }
+
+    /// The mailbox it leaves from.
+    #[must_use]
+    pub fn mailbox(&self) -> &str {
+        &self.mailbox
+    }
+
+    /// The email.
+    #[must_use]
+    pub const fn email(&self) -> &Email {
+        &self.email
+    }
+
+    /// The email, taken back out.
+    #[must_use]
+    pub fn into_email(self) -> Email {
+        self.email
+    }
+
+    /// A stable number for what this submission asks for: the same id with another number is a conflict.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = fnv::FnvHasher::with_key(self.email.fingerprint());
+        for field in [Some(&self.mailbox), self.tenant.as_ref(), self.campaign.as_ref()] {
+            let field = field.map_or(&[][..], |field| field.as_bytes());
+            hasher.write(&(field.len() as u64).to_le_bytes());
+            hasher.write(field);
+        }
+        hasher.write(&[self.lane as u8]);
+        hasher.finish()
+    }
+
+    /// Judges what can be judged without state.
+    pub(crate) fn validate(&self, now: Timestamp, bounds: &SubmitConfig) -> Result<(), InvalidSubmission> {
+        id("mailbox", &self.mailbox, MAILBOX_ID_BYTES_MAX)?;
+        let labels = [
+            ("operation_id", self.operation_id.as_ref(), bounds.operation_id_bytes_max),
+            ("tenant", self.tenant.as_ref(), LABEL_BYTES_MAX),
+            ("campaign", self.campaign.as_ref(), LABEL_BYTES_MAX),
+            ("caller", self.caller.as_ref(), LABEL_BYTES_MAX),
+            ("admission_key", self.admission.as_ref().map(|admission| &admission.key), LABEL_BYTES_MAX),
+        ];
+        for (field, value, bytes_max) in labels {
+            value.map_or(Ok(()), |value| id(field, value, bytes_max))?;
+        }
+        self.validate_email(bounds)?;
+        self.validate_instants(now)
+    }
+
+    fn validate_email(&self, bounds: &SubmitConfig) -> Result<(), InvalidSubmission> {
+        let (recipients, bytes) = (self.email.recipients().len(), self.email.mime().len() as u64);
+        if recipients == 0 {
+            return Err(InvalidSubmission::NoRecipients);
+        }
+        if recipients > bounds.recipients_max as usize {
+            let recipients_max = bounds.recipients_max;
+            return Err(InvalidSubmission::TooManyRecipients { recipients, recipients_max });
+        }
+        if bytes > bounds.size_max {
+            return Err(InvalidSubmission::TooLarge { bytes, bytes_max: bounds.size_max });
+        }
+        Ok(())
+    }
+
+    fn validate_instants(&self, now: Timestamp) -> Result<(), InvalidSubmission> {
+        let Some(deadline) = self.deadline else { return Ok(()) };
+        let deadline = deadline.resolve(now);
+        if deadline <= now {
+            return Err(InvalidSubmission::DeadlinePast);
+        }
+        match self.not_before {
+            Some(not_before) if not_before >= deadline => Err(InvalidSubmission::NotBeforeDeadline),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Deadline {
+    /// The instant meant, for a submission handed over at `now`.
+    pub(crate) fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Within(within) => now.after(within),
+            Self::At(instant) => instant,
+        }
+    }
+}
+
+/// Judges one id: not empty, not over its bound, nothing that can break a header or a log line.
+pub(crate) fn id(field: &'static str, value: &str, bytes_max: usize) -> Result<(), InvalidSubmission> {
+    if value.is_empty() {
+        return Err(InvalidSubmission::Empty { field });
+    }
+    if value.len() > bytes_max {
+        return Err(InvalidSubmission::TooLong { field, bytes: value.len(), bytes_max });
+    }
+    match value.char_indices().find(|(_, c)| c.is_control()) {
+        Some((at, c)) => Err(InvalidSubmission::ControlCharacter { field, at, code: u32::from(c) }),
+        None => Ok(()),
+    }
+}
+
+fn timestamp(instant: SystemTime) -> Timestamp {
+    Timestamp::EPOCH.after(instant.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO))
+}

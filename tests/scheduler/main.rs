@@ -1,0 +1,12 @@
+//! The scheduler as a program meets it: real actors, real engines, a scripted transport.
+//!
+//! Most tests run under paused time on one thread, so that an hour passes in a millisecond and every run is the same.
+
+mod intake;
+mod outcomes;
+mod panics;
+mod permits;
+mod steering;
+mod stopping;
+mod support;
+mod threads;

@@ -1,0 +1,97 @@
+//! A panic in one mailbox's engine is that mailbox's matter.
+
+use std::time::Duration;
+
+use mailweir::engine::OperationState;
+use mailweir::scheduler::HoldScope;
+use mailweir::telemetry::EventKind;
+use mailweir::{Outcome, Submission, SubmitError};
+
+use crate::support::*;
+
+fn from(mailbox: &str, id: &str) -> Submission {
+    Submission::new(mailbox, email()).operation_id(id)
+}
+
+#[test]
+fn a_rebuilt_mailbox_keeps_its_operations_and_tickets_and_nobody_else_notices() {
+    paused(|| async {
+        let transport = Scripted::slow(Duration::from_secs(2));
+        let mut config = unlimited();
+        config.mailbox.concurrency = 1.try_into().ok();
+        let scheduler = start(config, transport.clone()).await;
+        let handle = scheduler.handle();
+        let mut events = handle.events();
+        let flying = handle.submit(from("a@example.org", "flying")).await.expect("taken in");
+        let queued = handle.submit(from("a@example.org", "queued")).await.expect("taken in");
+        let other = handle.submit(from("b@example.org", "other")).await.expect("taken in");
+        handle.sabotage("a@example.org").await.expect("told");
+        // The next step panics: its insert is stored, its ticket given.
+        let third = handle.submit(from("a@example.org", "third")).await.expect("stored before the panic");
+        for ticket in [flying, queued, other, third] {
+            let id = ticket.operation_id().to_string();
+            let outcome = ticket.outcome().await.expect("tickets survive");
+            assert!(matches!(outcome, Outcome::Accepted { .. }), "{id}: {outcome:?}");
+        }
+        let mut ids = transport.ids();
+        ids.sort_unstable();
+        assert_eq!(ids, ["flying", "other", "queued", "third"], "nothing was sent twice");
+        let mut restarted = Vec::new();
+        while let Some(Some(Ok(event))) = futures::FutureExt::now_or_never(events.next()) {
+            if let EventKind::ActorRestarted { mailbox, .. } = event.kind {
+                restarted.push(mailbox.to_string());
+            }
+        }
+        assert_eq!(restarted, ["a@example.org"]);
+    });
+}
+
+#[test]
+fn a_rebuilt_ledger_remembers_what_was_sent() {
+    paused(|| async {
+        let transport = Scripted::accepting().begin();
+        let scheduler = start(limited("3 requests / 1m"), transport.clone()).await;
+        let handle = scheduler.handle();
+        for id in ["one", "two", "three"] {
+            let ticket = handle.submit(foreground(id)).await.expect("room");
+            assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
+        }
+        handle.sabotage(MAILBOX).await.expect("told");
+        let ticket = handle.submit(foreground("four")).await.expect("stored");
+        assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
+        let instants = transport.instants();
+        assert!(instants[3] - instants[0] >= Duration::from_secs(60), "{instants:?}");
+    });
+}
+
+#[test]
+fn a_mailbox_that_fails_too_often_is_held_until_an_operator_resumes_it() {
+    paused(|| async {
+        let mut config = unlimited();
+        config.actors.restarts_max = 2;
+        let scheduler = start(config, Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let mut events = handle.events();
+        let mut tickets = Vec::new();
+        for id in ["one", "two", "three"] {
+            handle.sabotage(MAILBOX).await.expect("told");
+            tickets.push(handle.submit(submission(id)).await.expect("stored"));
+        }
+        let error = handle.submit(submission("four")).await.expect_err("held");
+        assert!(matches!(error, SubmitError::MailboxHeld { .. }), "{error}");
+        assert!(error.into_submission().is_some());
+        let record = handle.operation("three").await.expect("a store").expect("stored");
+        assert!(!record.state.is_final(), "{:?}", record.state);
+        let mut held = 0;
+        while let Some(Some(Ok(event))) = futures::FutureExt::now_or_never(events.next()) {
+            held += usize::from(matches!(event.kind, EventKind::ActorHeld { restarts: 2, .. }));
+        }
+        assert_eq!(held, 1);
+        handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("told");
+        for ticket in tickets {
+            let outcome = ticket.outcome().await.expect("tickets survive");
+            assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+        }
+        assert_eq!(handle.counts().await.expect("a store")[OperationState::Accepted as usize], 3);
+    });
+}

@@ -1,0 +1,124 @@
+//! Permit mode: capacity for callers who send by themselves.
+
+use std::time::Duration;
+
+use mailweir::engine::Sent;
+use mailweir::engine::mailbox::Refusal;
+use mailweir::scheduler::{PermitError, TryAcquire};
+use mailweir::telemetry::EventKind;
+use mailweir::transport::Verdict;
+use mailweir::{Cost, Lane};
+
+use crate::support::*;
+
+const ONE: Cost = Cost::ONE_REQUEST;
+
+#[test]
+fn a_permit_is_granted_while_there_is_room_and_charged() {
+    paused(|| async {
+        let scheduler = start(limited("2 requests / 1m"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        for _ in 0..2 {
+            let permit = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room");
+            assert_eq!(permit.mailbox(), MAILBOX);
+            permit.settle(Verdict::Accepted);
+        }
+        match handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer") {
+            TryAcquire::Deferred { until, constraints } => {
+                assert!(until.since(START) >= Duration::from_secs(59), "{until}");
+                assert!(constraints.iter().any(|constraint| constraint.binding));
+            }
+            other => panic!("{other:?}"),
+        }
+        let _third = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("after the window");
+    });
+}
+
+#[test]
+fn a_try_grants_defers_or_refuses_and_leaves_nothing_waiting() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1m"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let heavy = Cost { requests: 2, ..ONE };
+        let refused = handle.try_acquire(MAILBOX, heavy, Lane::Foreground).await.expect("an answer");
+        assert!(matches!(refused, TryAcquire::Refused(Refusal::CostAboveCapacity { .. })), "{refused:?}");
+        let granted = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer");
+        let TryAcquire::Granted(permit) = granted else { panic!("{granted:?}") };
+        let deferred = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer");
+        assert!(matches!(deferred, TryAcquire::Deferred { .. }), "{deferred:?}");
+        assert_eq!(handle.mailbox(MAILBOX).await.expect("facts").waiting, [0, 0]);
+        permit.settle(Verdict::Accepted);
+    });
+}
+
+#[test]
+fn an_unsent_permit_gives_its_charge_back() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        for _ in 0..3 {
+            let permit = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("given back");
+            permit.settle(Verdict::Transient { sent: Sent::No, retry_after: None });
+        }
+    });
+}
+
+#[test]
+fn a_permit_that_is_dropped_keeps_its_charge_and_is_reported() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let mut events = handle.events();
+        drop(handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room"));
+        let deferred = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer");
+        assert!(matches!(deferred, TryAcquire::Deferred { .. }), "{deferred:?}");
+        let mut abandoned = 0;
+        while let Some(Some(Ok(event))) = futures::FutureExt::now_or_never(events.next()) {
+            abandoned += usize::from(matches!(event.kind, EventKind::PermitAbandoned { .. }));
+        }
+        assert_eq!(abandoned, 1);
+    });
+}
+
+#[test]
+fn giving_up_the_wait_gives_up_the_place_and_charges_nothing() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1m"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let first = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room");
+        {
+            let waiting = handle.acquire(MAILBOX, ONE, Lane::Foreground);
+            let gave_up = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+            assert!(gave_up.is_err(), "there was no room");
+        }
+        first.settle(Verdict::Accepted);
+        let facts = handle.mailbox(MAILBOX).await.expect("facts");
+        assert_eq!((facts.waiting, facts.in_flight), ([0, 0], [0, 0]));
+        let second = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("the next window");
+        second.settle(Verdict::Accepted);
+    });
+}
+
+#[test]
+fn a_throttled_permit_opens_the_breaker_for_every_send() {
+    paused(|| async {
+        let transport = Scripted::accepting().begin();
+        let scheduler = start(unlimited(), transport.clone()).await;
+        let handle = scheduler.handle();
+        let permit = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room");
+        permit.settle(throttled(Some(Duration::from_secs(30))));
+        let ticket = handle.submit(foreground("after")).await.expect("taken in");
+        let _ = ticket.outcome().await;
+        assert!(transport.instants()[0] >= Duration::from_secs(30), "{:?}", transport.instants());
+    });
+}
+
+#[test]
+fn a_permit_request_is_judged_like_a_submission() {
+    paused(|| async {
+        let scheduler = start(unlimited(), Scripted::accepting()).await;
+        let error = scheduler.handle().acquire("a\nb", ONE, Lane::Foreground).await.expect_err("a line break");
+        assert!(matches!(error, PermitError::Invalid(_)), "{error}");
+        assert!(!error.is_retryable());
+    });
+}
