@@ -110,7 +110,7 @@ fn zero_and_absurd_values_are_refused() {
             (OutOfRange, 10, "lanes.reserve", "50%..10%", "lower end is above", "lower one first"),
             (OutOfRange, 13, "retry.attempts_max", "-1", "below zero", "from 1 to 1000"),
             (OutOfRange, 14, "retry.deadline", "0s", "below", "from 1s"),
-            (OutOfRange, 17, "actors.threads", "65", "above", "from 1 to 64"),
+            (OutOfRange, 17, "actors.actor_queue_capacity", "0", "below", "from 1 to 1000000"),
             (OutOfRange, 20, "application.limits", "paranoid", "too small for paranoid", ""),
         ],
     );

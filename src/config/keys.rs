@@ -148,7 +148,6 @@ fn actors() -> Vec<Key<ActorsConfig>> {
         live_max: Count(1, 100_000_000),
         passivate_after: Span(SECOND, 30 * DAY),
         actor_queue_capacity: Count(1, 1_000_000),
-        threads: Count(1, 64),
         restarts_max: Count(0, 1_000),
         restart_period: Span(SECOND, DAY),
         on_panic: Word(&[("restart", OnPanic::Restart), ("abort", OnPanic::Abort)]),
@@ -179,14 +178,16 @@ fn graph() -> Vec<Key<GraphConfig>> {
     keys![Restart;
         base_url: Line(2_048),
         authority: Line(2_048),
+        scope: Line(2_048),
         tenant: Line(253),
         client_id: Line(253),
         client_secret: Hidden(Line(4_096)),
         client_secret_env: Line(253),
         client_secret_file: Line(4_096),
         batch_max: Count(1, 20),
+        batch_bytes_max: Size(10_000, 150_000_000),
         connect_timeout: Span(MS, MINUTE),
-        token_timeout: Span(MS, 5 * MINUTE),
+        idle_timeout: Span(MS, HOUR),
     ]
 }
 
@@ -248,4 +249,60 @@ fn keys_of_scope() -> Vec<Key<MailboxPolicy>> {
 /// The key of the base table that a mailbox inherits `path` from.
 pub(crate) fn base_of(path: &str) -> String {
     if path.contains('.') { path.to_owned() } else { format!("mailbox.{path}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fmt::Debug;
+
+    use super::*;
+
+    /// The names of a struct's fields, from its `Debug`.
+    fn fields(part: &impl Debug) -> BTreeSet<String> {
+        let shown = format!("{part:#?}");
+        let names = shown.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
+        names.map(|(name, _)| name.to_owned()).filter(|name| !name.starts_with(' ')).collect()
+    }
+
+    #[track_caller]
+    fn assert_all<S: Debug + Default>(keys: Vec<Key<S>>) {
+        let keys: BTreeSet<String> =
+            keys.into_iter().map(|key| key.path.split('.').next().unwrap_or("").to_owned()).collect();
+        assert_eq!(keys, fields(&S::default()));
+    }
+
+    #[test]
+    fn every_field_has_its_key() {
+        assert_all(scope());
+        assert_all(guard());
+        assert_all(breaker());
+        assert_all(retry());
+        assert_all(resume());
+        assert_all(queue());
+        assert_all(store());
+        assert_all(actors());
+        assert_all(submit());
+        assert_all(telemetry());
+        assert_all(shutdown());
+        assert_all(graph());
+        assert_all(transport());
+    }
+
+    #[test]
+    fn every_field_of_the_lanes_has_its_key_and_the_reserve_is_one_key() {
+        let mut keys: BTreeSet<String> = lanes().into_iter().map(|key| key.path).collect();
+        assert!(keys.remove("reserve"));
+        keys.extend(["reserve_min".to_owned(), "reserve_max".to_owned()]);
+        assert_eq!(keys, fields(&LanesPolicy::default()));
+    }
+
+    #[test]
+    fn every_table_of_the_configuration_has_its_keys() {
+        let tables: BTreeSet<String> =
+            of_config().iter().map(|key| key.path.split('.').next().unwrap_or("").to_owned()).collect();
+        let mut fields = fields(&Config::default());
+        assert!(fields.remove("mailboxes") && fields.remove("origins"));
+        assert_eq!(tables, fields);
+    }
 }

@@ -121,17 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn store_threads_and_transport_need_a_restart() {
+    fn store_actors_and_transport_need_a_restart() {
         let old = Config::default();
         let mut new = old.clone();
         new.store.url = "sqlite:other.db".to_owned();
-        new.actors.threads = 2;
+        new.actors.live_max = 2;
         new.transport.graph.batch_max = 20;
         new.retry.backoff = std::time::Duration::from_secs(2);
         let error = old.reload(&new).expect_err("three keys need a restart");
         assert_eq!(
             error.to_string(),
-            "these keys change only with a restart: store.url, actors.threads, transport.graph.batch_max; restart, or set them back"
+            "these keys change only with a restart: store.url, actors.live_max, transport.graph.batch_max; restart, or set them back"
         );
     }
 

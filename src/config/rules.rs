@@ -317,11 +317,12 @@ fn not_a_url((key, url): (&'static str, &String)) -> Option<Broken> {
         .iter()
         .filter_map(|prefix| url.strip_prefix(prefix))
         .any(|rest| rest.is_empty() || rest.starts_with([':', '/']));
+    let no_path = key.ends_with("authority") || url.trim_end_matches('/').matches('/').count() <= 2;
     let remote = url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    (!local && !remote).then(|| Broken {
+    (!(local || remote) || !no_path).then(|| Broken {
         kind: ProblemKind::Malformed,
         keys: vec![key],
-        detail: "tokens would not travel encrypted".to_owned(),
-        allowed: "an https:// address, or http:// of this machine".to_owned(),
+        detail: "no address that tokens may travel to".to_owned(),
+        allowed: "https://HOST, or http:// of this machine, where nobody listens on the way; no path".to_owned(),
     })
 }

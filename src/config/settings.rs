@@ -30,8 +30,6 @@ pub struct ActorsConfig {
     pub passivate_after: Duration,
     /// Most submissions that wait for one mailbox's actor, per lane.
     pub actor_queue_capacity: usize,
-    /// Threads that actors live on.
-    pub threads: usize,
     /// Rebuilds of one actor within [`ActorsConfig::restart_period`]; after that its mailbox is held and reported.
     pub restarts_max: u32,
     /// See [`ActorsConfig::restarts_max`].
@@ -46,7 +44,6 @@ impl Default for ActorsConfig {
             live_max: 100_000,
             passivate_after: Duration::from_secs(600),
             actor_queue_capacity: 1_024,
-            threads: 1,
             restarts_max: 5,
             restart_period: Duration::from_secs(60),
             on_panic: OnPanic::Restart,
@@ -165,10 +162,12 @@ pub enum TransportKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphConfig {
-    /// Where the API is; up to and including the version.
+    /// Where the API is: scheme, host and optional port.
     pub base_url: String,
     /// Who issues tokens.
     pub authority: String,
+    /// What tokens are for; national clouds have their own.
+    pub scope: String,
     /// The directory (tenant) id of the application's registration.
     pub tenant: String,
     /// The application (client) id.
@@ -181,25 +180,29 @@ pub struct GraphConfig {
     pub client_secret_file: String,
     /// Most sends in one `$batch`; 1 means that batches are not used. Graph takes 20 at most.
     pub batch_max: usize,
+    /// Most bytes of one `$batch`.
+    pub batch_bytes_max: u64,
     /// How long connecting may take.
     pub connect_timeout: Duration,
-    /// Longest wait for a token.
-    pub token_timeout: Duration,
+    /// How long an unused connection is kept.
+    pub idle_timeout: Duration,
 }
 
 impl Default for GraphConfig {
     fn default() -> Self {
         Self {
-            base_url: "https://graph.microsoft.com/v1.0".to_owned(),
+            base_url: "https://graph.microsoft.com".to_owned(),
             authority: "https://login.microsoftonline.com".to_owned(),
+            scope: "https://graph.microsoft.com/.default".to_owned(),
             tenant: String::new(),
             client_id: String::new(),
             client_secret: Secret::default(),
             client_secret_env: String::new(),
             client_secret_file: String::new(),
             batch_max: 1,
+            batch_bytes_max: 4_000_000,
             connect_timeout: Duration::from_secs(10),
-            token_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(20),
         }
     }
 }
