@@ -18,6 +18,7 @@
 //! `$batch` is undocumented, one more reason why batches are off by default.
 
 mod batch;
+mod configured;
 mod encode;
 mod options;
 mod reconcile;
