@@ -5,6 +5,8 @@ mod batch;
 mod faults;
 mod server;
 mod token;
+#[cfg(feature = "upstream")]
+mod upstream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
