@@ -180,6 +180,9 @@ impl Budget {
 
     /// The breaker's and the connections' own deadlines have come.
     pub(crate) fn wake(&mut self, now: Timestamp, rules: Rules<'_>, waiting: u32, events: &mut Vec<Event>) {
+        if self.hold_until <= now {
+            self.hold_until = Timestamp::EPOCH;
+        }
         self.breaker.on_wake(now, rules.breaker, waiting, events);
         self.concurrency.on_wake(now, rules.breaker);
     }

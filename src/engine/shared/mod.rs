@@ -99,6 +99,8 @@ impl Shared {
         }
         self.announce();
         self.effects.extend(self.events.drain(..).map(Effect::Event));
+        // A deadline that is not ahead would have the shell come back for ever.
+        debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");
     }
 
     /// The next effect to perform; `None` when the input has been worked off.
