@@ -1,6 +1,8 @@
 //! Sizes and bounds of the ledger, and its rules as number tables. What it keeps against providers' algorithms is in
 //! `tests/ledger`.
 
+use std::time::Duration;
+
 use super::{Counted, Earliest, Ledger};
 use crate::engine::lane::Lane;
 use crate::engine::limit::Limit;
@@ -252,7 +254,8 @@ fn spacing_comes_back_only_with_a_reservation_that_was_alone() {
 
 #[test]
 fn a_short_window_frees_no_unknown_earlier() {
-    let mut ledger = ledger("1 request / 1s");
+    let guard = GuardPolicy { interval_window_max: Duration::from_secs(5), ..GuardPolicy::default() };
+    let mut ledger = Ledger::new("1 request / 1s".parse().unwrap(), &guard);
     for k in 0..2_000 {
         send(&mut ledger, FG, 1, 2 * k, 2 * k + 1);
     }
