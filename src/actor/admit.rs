@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::admissions::Stage;
 use super::desk::{Entry, Flight};
 use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 use super::journal::Newcomer;
 use super::mailbox::{MailboxActor, Mode};
 use super::permit::{PermitError, TryAcquire};
+use super::ticket::Ticket;
 use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
 use crate::engine::spread::fnv1a;
@@ -37,11 +39,17 @@ impl MailboxActor {
         admit.turn_away(TurnedAway::ShuttingDown);
     }
 
-    fn take_in(&mut self, handed: Box<Handed>) {
+    pub(super) fn take_in(&mut self, handed: Box<Handed>) {
+        let Some(handed) = self.unless_repeated(handed) else { return };
         let operation = self.operation_of(&handed);
-        let checked = self.engine.as_ref().map(|engine| engine.check(self.now, &operation, handed.submission.wait_max));
+        let coming = self.journal.coming(operation.lane);
+        let wait_max = handed.submission.wait_max;
+        let checked = self.engine.as_ref().map(|engine| engine.check_behind(self.now, &operation, wait_max, coming));
         if let Some(Err(refusal)) = checked {
             return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
+        }
+        if let Some(admission) = &handed.submission.admission {
+            self.admissions.open(self.now, admission, operation.key, Arc::clone(&handed.id));
         }
         let new = NewOperation {
             key: operation.key,
@@ -58,6 +66,27 @@ impl MailboxActor {
             email: handed.submission.email.clone(),
         };
         self.journal.insert(Newcomer { handed, operation }, new);
+    }
+
+    /// Answers a repeat under an admission key that counts; gives any other submission back.
+    fn unless_repeated(&mut self, handed: Box<Handed>) -> Option<Box<Handed>> {
+        let Some(key) = handed.submission.admission.as_ref().map(|admission| &admission.key) else {
+            return Some(handed);
+        };
+        let Some(admission) = self.admissions.find(self.now, key) else { return Some(handed) };
+        if let Stage::Storing(waiting) = &mut admission.stage {
+            waiting.push(*handed);
+            return None;
+        }
+        let ticket = self.desk.subscribe(admission.operation).unwrap_or_else(|| {
+            let (ticket, outcome) = Ticket::open(Arc::clone(&admission.id));
+            if let Stage::Over(over) = &admission.stage {
+                drop(outcome.send(over.clone()));
+            }
+            ticket
+        });
+        handed.reply.send(Ok(ticket));
+        None
     }
 
     fn operation_of(&self, handed: &Handed) -> Operation {

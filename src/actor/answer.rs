@@ -71,6 +71,9 @@ impl MailboxActor {
             self.on_question(question);
         }
         for newcomer in self.journal.drain_inserts() {
+            for repeat in self.admissions.failed(newcomer.operation.key) {
+                repeat.turn_away(TurnedAway::ShuttingDown);
+            }
             newcomer.handed.turn_away(TurnedAway::ShuttingDown);
         }
         self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));

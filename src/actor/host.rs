@@ -49,7 +49,9 @@ pub(crate) async fn on_current_thread(world: Arc<World>, recovery: Recovery) -> 
 }
 
 async fn run(world: Arc<World>, recovery: Recovery, ready: oneshot::Sender<std::io::Result<()>>) {
-    let shared = Shared::new(world.settings.load().shared());
+    let mut shared = Shared::new(world.settings.load().shared());
+    let past = recovery.attempts.iter().map(|record| (record.tenant.clone(), past::attempt(record)));
+    shared.restore(world.clock.now(), past);
     let shared = SharedActor::new(Arc::clone(&world), shared).start();
     world.shared.bell().attach(shared.clone().recipient());
     for id in past::mailboxes(&recovery.operations) {

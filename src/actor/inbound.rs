@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::desk::{Entry, Who};
-use super::entrance::PermitReply;
+use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
 use super::mailbox::{MailboxActor, Mode};
 use super::past;
@@ -19,6 +19,10 @@ use crate::telemetry::{EventKind, StorePolicy};
 
 impl MailboxActor {
     pub(super) fn on_reply(&mut self, reply: Reply) {
+        if self.engine.is_none() && reply.needs_engine() {
+            // Never more than attempts under way: they are heard when there is an engine again.
+            return self.postponed.push(reply);
+        }
         match reply {
             Reply::Shared(input) => self.on_shared(input),
             Reply::Finished { key, attempt, answer } => self.on_finished(key, attempt, answer),
@@ -154,6 +158,10 @@ impl MailboxActor {
             Err(error) => {
                 self.store_degraded();
                 for newcomer in newcomers {
+                    self.journal.arrived(newcomer.operation.lane);
+                    for repeat in self.admissions.failed(newcomer.operation.key) {
+                        repeat.not_stored(error.clone());
+                    }
                     newcomer.handed.not_stored(error.clone());
                 }
             }
@@ -162,21 +170,40 @@ impl MailboxActor {
 
     fn on_stored(&mut self, newcomer: Newcomer, inserted: Inserted) {
         let Newcomer { handed, operation } = newcomer;
+        self.journal.arrived(operation.lane);
         match inserted {
             Inserted::New => {
                 let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
                 let entry = Entry::stored(handed.id, &operation, handed.submission.email, waiting);
                 self.desk.insert(operation.key, entry);
                 handed.reply.send(Ok(ticket));
+                let repeats = self.admissions.stored(operation.key, operation.key, None);
+                self.answer_repeats(repeats, operation.key);
                 self.step(Input::Enqueue(operation));
             }
             Inserted::Existing(record) => {
                 let ticket = self.ticket_of(&record);
                 handed.reply.send(Ok(ticket));
+                for repeat in self.admissions.stored(operation.key, record.key, past::outcome(&record)) {
+                    let ticket = self.ticket_of(&record);
+                    repeat.reply.send(Ok(ticket));
+                }
             }
             Inserted::Conflict => {
                 let id = Arc::clone(&handed.id);
                 handed.refuse(|submission| SubmitError::Conflict { id, submission });
+                // The first of those that waited for it takes its place.
+                self.admissions.failed(operation.key).into_iter().for_each(|repeat| self.take_in(Box::new(repeat)));
+            }
+        }
+        self.admissions.take_released().into_iter().for_each(|repeat| self.take_in(Box::new(repeat)));
+    }
+
+    fn answer_repeats(&mut self, repeats: Vec<Handed>, of: OperationKey) {
+        for repeat in repeats {
+            match self.desk.subscribe(of) {
+                Some(ticket) => repeat.reply.send(Ok(ticket)),
+                None => repeat.turn_away(TurnedAway::MailboxHeld),
             }
         }
     }

@@ -13,9 +13,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 
 use super::entrance::Handed;
+use super::ingress::slot;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::{Operation, Timestamp};
+use crate::engine::{Lane, Operation, Timestamp};
 use crate::store::{Claim, Inserted, NewOperation, Store, StoreError};
 
 /// Pause before records are written again.
@@ -66,6 +67,7 @@ pub(crate) struct Journal {
     /// Records that were not written. They go first.
     failed: Option<(Arc<[Record]>, Timestamp)>,
     busy: bool,
+    coming: [usize; 2],
 }
 
 impl Journal {
@@ -78,7 +80,13 @@ impl Journal {
     }
 
     pub(crate) fn insert(&mut self, newcomer: Newcomer, new: NewOperation) {
+        self.coming[slot(new.lane)] += 1;
         self.inserts.push((newcomer, new));
+    }
+
+    /// Submissions of a lane that wait for their insert, in a call or before it.
+    pub(crate) const fn coming(&self, lane: Lane) -> usize {
+        self.coming[slot(lane)]
     }
 
     /// Forgets claims that no call has taken up: nothing was sent on them.
@@ -88,7 +96,9 @@ impl Journal {
 
     /// Submissions that wait for their insert and are not in a call yet.
     pub(crate) fn drain_inserts(&mut self) -> Vec<Newcomer> {
-        self.inserts.drain(..).map(|(newcomer, _)| newcomer).collect()
+        let newcomers: Vec<Newcomer> = self.inserts.drain(..).map(|(newcomer, _)| newcomer).collect();
+        newcomers.iter().for_each(|newcomer| self.arrived(newcomer.operation.lane));
+        newcomers
     }
 
     /// Whether a call is under way or anything waits for one.
@@ -135,6 +145,12 @@ impl Journal {
     /// The call that was under way has ended.
     pub(crate) fn landed(&mut self) {
         self.busy = false;
+    }
+
+    /// A submission's insert has ended, this way or that.
+    pub(crate) fn arrived(&mut self, lane: Lane) {
+        let coming = &mut self.coming[slot(lane)];
+        *coming = coming.saturating_sub(1);
     }
 
     /// Keeps records that could not be written.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 
+use super::admissions::Admissions;
 use super::bell::{Stop, Wake};
 use super::desk::Desk;
 use super::entrance::TurnedAway;
@@ -60,6 +61,7 @@ pub(crate) struct MailboxActor {
     pub(super) engine: Option<Mailbox>,
     pub(super) mode: Mode,
     pub(super) desk: Desk,
+    pub(super) admissions: Admissions,
     pub(super) journal: Journal,
     pub(super) restarts: Restarts,
     pub(super) drain: Option<Drain>,
@@ -67,6 +69,10 @@ pub(crate) struct MailboxActor {
     pub(super) degraded: bool,
     /// A rebuild waits until what is being written is written.
     pub(super) recover_when_written: bool,
+    /// A rebuild failed because of the store, and is tried again then.
+    pub(super) recover_at: Option<Timestamp>,
+    /// What came for the engine while there was none.
+    pub(super) postponed: Vec<Reply>,
     /// The instant of the running turn.
     pub(super) now: Timestamp,
     pub(super) jobs: Vec<Job>,
@@ -97,11 +103,14 @@ impl MailboxActor {
             engine: None,
             mode: Mode::Rebuilding,
             desk: Desk::default(),
+            admissions: Admissions::default(),
             journal: Journal::default(),
             restarts: Restarts::default(),
             drain: None,
             degraded: false,
             recover_when_written: false,
+            recover_at: None,
+            postponed: Vec::new(),
             jobs: Vec::new(),
             to_shared: Vec::new(),
             effects: Vec::new(),
@@ -164,7 +173,7 @@ impl MailboxActor {
         if self.engine.is_none() && self.mode == Mode::Live {
             self.on_panic();
         }
-        self.recover_if_written();
+        self.recover_if_due();
         self.write();
         self.hand_over();
         rest
@@ -217,6 +226,7 @@ impl MailboxActor {
         let idle = self.drain.is_none()
             && self.engine.as_ref().is_some_and(Mailbox::is_idle)
             && self.desk.is_empty()
+            && self.admissions.is_empty(self.now)
             && self.journal.is_settled()
             && self.seat.ingress().set_idle();
         self.idle_since = idle.then(|| self.idle_since.unwrap_or(self.now));
@@ -255,7 +265,7 @@ impl Timed for MailboxActor {
             return self.depart(ctx);
         }
         let due = self.engine.as_ref().and_then(Mailbox::poll_deadline);
-        let due = [due, passivate_at, self.journal.retry_at()].into_iter().flatten().min();
+        let due = [due, passivate_at, self.journal.retry_at(), self.recover_at].into_iter().flatten().min();
         Timer::arm(self, ctx, self.world.clock.now(), due);
     }
 }

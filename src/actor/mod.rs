@@ -9,6 +9,7 @@
 //! a thousand submissions are one message, a full lane is a typed refusal, and a flood in one lane leaves the other
 //! alone. Whatever takes time (the transport, a store on disk) runs on the host's runtime and comes back as news.
 
+mod admissions;
 mod admit;
 mod answer;
 mod bell;
@@ -54,4 +55,4 @@ pub(crate) use settings::Settings;
 pub(crate) use shared::SharedItem;
 pub(crate) use supervisor::Errand;
 pub(crate) use ticket::{BatchReply, TicketReply};
-pub(crate) use world::{Parts, World};
+pub(crate) use world::{ASKED_MAX, Full, Parts, World};

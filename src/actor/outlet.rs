@@ -5,7 +5,7 @@
 //! runtime what is not done by then. Whatever happens to an attempt, something comes back: its deadline and its panic
 //! both end as *unknown*, because a byte may have left before either.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use futures::FutureExt;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
+use super::journal::guard;
 use super::reply::Reply;
 use super::seat::Seat;
 use super::world::World;
@@ -70,18 +71,18 @@ impl Outlet {
 
 /// The dispatcher. Runs on the host's runtime until the scheduler stops.
 pub(crate) async fn dispatch(world: Arc<World>) {
+    let batch_max = catch_unwind(AssertUnwindSafe(|| world.transport.batch_max())).unwrap_or(1);
     let mut jobs = Vec::new();
     while world.stop.run_until_cancelled(world.outlet.news.notified()).await.is_some() {
         world.outlet.take(&mut jobs);
-        launch(&world, &mut jobs);
+        launch(&world, &mut jobs, batch_max);
         // A turn of the host's other tasks, so that a stream of ready attempts cannot starve them.
         tokio::task::yield_now().await;
     }
 }
 
 /// Starts everything that one look into the outlet found.
-fn launch(world: &Arc<World>, jobs: &mut Vec<Job>) {
-    let batch_max = world.transport.batch_max();
+fn launch(world: &Arc<World>, jobs: &mut Vec<Job>, batch_max: usize) {
     let mut batch = Vec::new();
     for Job { seat, key, work } in jobs.drain(..) {
         match work {
@@ -198,7 +199,7 @@ async fn reconcile(
         Some(attempt) => attempt,
         None => {
             // Without the email nothing can be looked up; the engine asks again by itself.
-            let Ok(Some(email)) = world.store.email(key).await else { return };
+            let Ok(Some(email)) = guard(|| world.store.email(key)).await else { return };
             describe.attempt(&seat, email)
         }
     };

@@ -104,7 +104,10 @@ impl MailboxActor {
                     });
                 }
             }
-            Some(_) => self.desk.resolve(key, &outcome),
+            Some(_) => {
+                self.admissions.concluded(key, &outcome);
+                self.desk.resolve(key, &outcome);
+            }
             None => {}
         }
     }

@@ -4,6 +4,7 @@
 //! answers are heard if they say *accepted*. Requests for permits that were not granted are answered: ask again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 
@@ -20,6 +21,9 @@ use crate::engine::mailbox::{Input, Mailbox};
 use crate::engine::shared::Input as SharedInput;
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::EventKind;
+
+/// Pause before the store is asked again.
+pub(super) const RECOVER_RETRY: Duration = Duration::from_secs(1);
 
 impl MailboxActor {
     pub(super) fn begin(&mut self, origin: Origin) {
@@ -97,7 +101,7 @@ impl MailboxActor {
             self.recover_when_written = true;
             return;
         }
-        self.recover_when_written = false;
+        (self.recover_when_written, self.recover_at) = (false, None);
         let (store, mailbox) = (Arc::clone(&self.world.store), Arc::clone(self.seat.id()));
         let since = self.horizon();
         let mut reading = Box::pin(async move { guard(|| store.recover(since, Some(mailbox))).await });
@@ -113,9 +117,10 @@ impl MailboxActor {
         }
     }
 
-    /// Goes on with a recovery that waited for the journal.
-    pub(super) fn recover_if_written(&mut self) {
-        if self.recover_when_written && !self.journal.is_busy() && !self.journal.is_failing() {
+    /// Goes on with a recovery that waited for the journal, or for the store.
+    pub(super) fn recover_if_due(&mut self) {
+        let written = self.recover_when_written && !self.journal.is_busy() && !self.journal.is_failing();
+        if written || self.recover_at.is_some_and(|at| at <= self.now) {
             self.recover();
         }
     }
@@ -125,10 +130,14 @@ impl MailboxActor {
             Ok(recovery) => {
                 self.desk.ground_claims();
                 self.restore(recovery);
+                for reply in std::mem::take(&mut self.postponed) {
+                    self.on_reply(reply);
+                }
             }
+            Err(error) if error.is_retryable() => self.recover_at = Some(self.now.after(RECOVER_RETRY)),
             Err(_) => {
                 let mailbox = Arc::clone(self.seat.id());
-                let (restarts, reason) = (0, "store unavailable");
+                let (restarts, reason) = (0, "store damaged");
                 self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
                 self.mode = Mode::Held;
             }

@@ -24,3 +24,10 @@ pub(crate) enum Reply {
     /// What the engine is rebuilt from.
     Recovered(Box<Result<Recovery, StoreError>>),
 }
+
+impl Reply {
+    /// Whether it tells how something ended that the engine has to hear of.
+    pub(crate) const fn needs_engine(&self) -> bool {
+        matches!(self, Self::Finished { .. } | Self::Settled { .. } | Self::Abandoned { .. } | Self::Resolved { .. })
+    }
+}

@@ -1,59 +1,152 @@
 //! The actor of the shared scopes: the application's and the tenants' budgets and breakers.
 //!
 //! One actor, because a reservation over several shared scopes is one decision, all or nothing. Mailboxes come here
-//! only while there is something to ask: the engine announces when that changes.
+//! only while there is something to ask: the engine announces when that changes. If the engine panics it is rebuilt
+//! from the attempt log, and whoever was waiting is asked for again; a reservation that was granted meanwhile counts
+//! twice for a while rather than not at all.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
+use fnv::FnvHashMap;
+use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use super::bell::{Stop, Wake};
+use super::holds::HoldScope;
+use super::journal::guard;
+use super::past;
 use super::reply::Reply;
+use super::restarts::{Restarts, Verdict};
 use super::timer::{Timed, Timer};
 use super::world::World;
+use crate::config::OnPanic;
 use crate::engine::breaker::BreakerFacts;
-use crate::engine::mailbox;
+use crate::engine::mailbox::{self, PastAttempt};
 use crate::engine::shared::{Asker, Effect, Input, Shared};
-use crate::engine::{Constraint, Cost, Lane, Scope};
-use crate::telemetry;
+use crate::engine::{Constraint, Cost, Lane, OperationKey, Scope, Timestamp};
+use crate::store::{Recovery, StoreError};
+use crate::telemetry::{self, EventKind};
+
+/// What the shared scopes are called where a mailbox is named.
+const NAME: &str = "application";
 
 /// What mailboxes and operators bring to the shared scopes.
 #[derive(Debug)]
 pub(crate) enum SharedItem {
     Input(Input),
     Breakers(oneshot::Sender<Vec<(Scope, BreakerFacts)>>),
-    Explain { lane: Lane, tenant: Option<Arc<str>>, cost: Cost, answer: oneshot::Sender<Vec<Constraint>> },
+    Explain {
+        lane: Lane,
+        tenant: Option<Arc<str>>,
+        cost: Cost,
+        answer: oneshot::Sender<Vec<Constraint>>,
+    },
+    /// What the engine is rebuilt from.
+    Recovered(Box<Result<Recovery, StoreError>>),
+    /// Panic at the next engine step.
+    #[cfg(feature = "test-util")]
+    Panic,
 }
 
 pub(crate) struct SharedActor {
     world: Arc<World>,
-    engine: Shared,
+    engine: Option<Shared>,
     timer: Timer,
+    restarts: Restarts,
+    /// Who waits, and since when who holds a reservation.
+    claims: FnvHashMap<OperationKey, (Input, Option<Timestamp>)>,
+    /// What came while there was no engine.
+    postponed: Vec<Input>,
+    recover_at: Option<Timestamp>,
+    #[cfg(feature = "test-util")]
+    sabotaged: bool,
 }
 
 impl SharedActor {
     pub(crate) fn new(world: Arc<World>, engine: Shared) -> Self {
-        Self { world, engine, timer: Timer::default() }
+        Self {
+            world,
+            engine: Some(engine),
+            timer: Timer::default(),
+            restarts: Restarts::default(),
+            claims: FnvHashMap::default(),
+            postponed: Vec::new(),
+            recover_at: None,
+            #[cfg(feature = "test-util")]
+            sabotaged: false,
+        }
+    }
+
+    fn on_item(&mut self, item: SharedItem) {
+        match item {
+            SharedItem::Input(input) => self.step(input),
+            SharedItem::Breakers(answer) => {
+                let now = self.world.clock.now();
+                drop(answer.send(self.engine.as_ref().map(|engine| engine.breakers(now)).unwrap_or_default()));
+            }
+            SharedItem::Explain { lane, tenant, cost, answer } => {
+                let now = self.world.clock.now();
+                let explain = |engine: &Shared| engine.explain(now, lane, tenant.as_ref(), &cost);
+                drop(answer.send(self.engine.as_ref().map(explain).unwrap_or_default()));
+            }
+            SharedItem::Recovered(recovery) => self.on_recovered(*recovery),
+            #[cfg(feature = "test-util")]
+            SharedItem::Panic => self.sabotaged = true,
+        }
     }
 
     fn step(&mut self, input: Input) {
-        self.engine.handle(self.world.clock.now(), input);
-        self.perform();
+        self.note(&input);
+        let Some(engine) = &mut self.engine else {
+            if matches!(input, Input::Resume(Scope::Application)) && self.recover_at.is_none() {
+                self.restarts.forgive();
+                self.recover();
+            }
+            return self.postponed.push(input);
+        };
+        let now = self.world.clock.now();
+        #[cfg(feature = "test-util")]
+        let sabotaged = std::mem::take(&mut self.sabotaged);
+        let mut effects = Vec::new();
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(feature = "test-util")]
+            assert!(!sabotaged, "a test asked for this panic");
+            engine.handle(now, input);
+            effects.extend(std::iter::from_fn(|| engine.poll_effect()));
+        }));
+        effects.into_iter().for_each(|effect| self.perform(effect, now));
+        if run.is_err() {
+            self.on_panic(now);
+        }
     }
 
-    fn perform(&mut self) {
-        while let Some(effect) = self.engine.poll_effect() {
-            match effect {
-                Effect::Grant(asker) => self.answer(asker, mailbox::Input::Granted { key: asker.key }),
-                Effect::Wait { asker, until, constraint } => {
-                    self.answer(asker, mailbox::Input::Waiting { key: asker.key, until, constraint });
+    /// Keeps book of who waits and who holds what, for a rebuilt engine.
+    fn note(&mut self, input: &Input) {
+        match input {
+            Input::Reserve { asker, .. } => drop(self.claims.insert(asker.key, (input.clone(), None))),
+            Input::Return { asker } | Input::Settle { asker, .. } => drop(self.claims.remove(&asker.key)),
+            Input::MailboxGone(gone) => self.claims.retain(|_, (input, granted)| {
+                granted.is_some() || !matches!(input, Input::Reserve { asker, .. } if asker.mailbox == *gone)
+            }),
+            _ => {}
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, now: Timestamp) {
+        match effect {
+            Effect::Grant(asker) => {
+                if let Some((_, granted)) = self.claims.get_mut(&asker.key) {
+                    *granted = Some(now);
                 }
-                Effect::Announce(ask) => self.announce(ask),
-                Effect::Event(event) => {
-                    self.world.reporter.emit(self.world.clock.now(), &event, &telemetry::Context::default());
-                }
+                self.answer(asker, mailbox::Input::Granted { key: asker.key });
             }
+            Effect::Wait { asker, until, constraint } => {
+                self.answer(asker, mailbox::Input::Waiting { key: asker.key, until, constraint });
+            }
+            Effect::Announce(ask) => self.announce(ask),
+            Effect::Event(event) => self.world.reporter.emit(now, &event, &telemetry::Context::default()),
         }
     }
 
@@ -70,6 +163,70 @@ impl SharedActor {
             self.world.reply(&seat, Reply::Shared(mailbox::Input::AskShared(ask)));
         }
     }
+
+    fn on_panic(&mut self, now: Timestamp) {
+        self.engine = None;
+        let settings = self.world.settings.load();
+        let (mailbox, reason) = (Arc::from(NAME), "panicked");
+        match self.restarts.count(now, &settings.config.actors) {
+            Verdict::Rebuild(restarts) => {
+                self.world.reporter.report(now, EventKind::ActorRestarted { mailbox, restarts, reason });
+                self.recover();
+            }
+            Verdict::Hold(restarts) => {
+                self.world.reporter.report(now, EventKind::ActorHeld { mailbox, restarts, reason });
+            }
+        }
+        if settings.config.actors.on_panic == OnPanic::Abort {
+            std::process::abort();
+        }
+    }
+
+    fn recover(&mut self) {
+        self.recover_at = None;
+        let world = Arc::clone(&self.world);
+        let since = world.settings.load().horizon(world.clock.now());
+        let mut reading = Box::pin(async move {
+            let recovery = guard(|| world.store.recover(since, None)).await;
+            world.shared.push(SharedItem::Recovered(Box::new(recovery)));
+        });
+        if reading.as_mut().now_or_never().is_none() {
+            self.world.host.spawn(reading);
+        }
+    }
+
+    fn on_recovered(&mut self, recovery: Result<Recovery, StoreError>) {
+        let now = self.world.clock.now();
+        let Ok(recovery) = recovery else {
+            self.recover_at = Some(now.after(super::rebuild::RECOVER_RETRY));
+            return;
+        };
+        let mut engine = Shared::new(self.world.settings.load().shared());
+        let sent = recovery.attempts.iter().map(|record| (record.tenant.clone(), past::attempt(record)));
+        engine.restore(now, sent.chain(self.claims.values().filter_map(reserved)));
+        self.announce(engine.ask());
+        self.engine = Some(engine);
+        for hold in self.world.holds.all(now) {
+            let scope = match hold.scope {
+                HoldScope::All => Scope::Application,
+                HoldScope::Tenant(tenant) => Scope::Tenant(tenant),
+                _ => continue,
+            };
+            self.step(Input::Hold { scope, until: hold.until });
+        }
+        let mut waiting: Vec<_> = self.claims.iter().filter(|(_, (_, granted))| granted.is_none()).collect();
+        waiting.sort_unstable_by_key(|(key, _)| **key);
+        let waiting: Vec<Input> = waiting.into_iter().map(|(_, (input, _))| input.clone()).collect();
+        let postponed = std::mem::take(&mut self.postponed);
+        waiting.into_iter().chain(postponed).for_each(|input| self.step(input));
+    }
+}
+
+/// A granted reservation as an attempt that began with it.
+fn reserved((input, granted): &(Input, Option<Timestamp>)) -> Option<(Option<Arc<str>>, PastAttempt)> {
+    let Input::Reserve { lane, tenant, cost, .. } = input else { return None };
+    let attempt = PastAttempt { lane: *lane, cost: *cost, claimed_at: (*granted)?, finished_at: None };
+    Some((tenant.clone(), attempt))
 }
 
 impl Timed for SharedActor {
@@ -79,21 +236,18 @@ impl Timed for SharedActor {
 
     fn turn(&mut self, ctx: &mut Context<Self>) {
         for item in self.world.shared.take() {
-            match item {
-                SharedItem::Input(input) => self.step(input),
-                SharedItem::Explain { lane, tenant, cost, answer } => {
-                    let now = self.world.clock.now();
-                    drop(answer.send(self.engine.explain(now, lane, tenant.as_ref(), &cost)));
-                }
-                SharedItem::Breakers(answer) => drop(answer.send(self.engine.breakers(self.world.clock.now()))),
-            }
+            self.on_item(item);
         }
         let now = self.world.clock.now();
-        if self.engine.poll_deadline().is_some_and(|due| due <= now) {
+        if self.recover_at.is_some_and(|at| at <= now) {
+            self.recover();
+        }
+        let due = |actor: &Self| actor.engine.as_ref().and_then(Shared::poll_deadline);
+        if due(self).is_some_and(|at| at <= now) {
             self.step(Input::Wake);
         }
-        let due = self.engine.poll_deadline();
-        Timer::arm(self, ctx, self.world.clock.now(), due);
+        let next = [due(self), self.recover_at].into_iter().flatten().min();
+        Timer::arm(self, ctx, self.world.clock.now(), next);
     }
 }
 
@@ -101,7 +255,9 @@ impl Actor for SharedActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.perform();
+        if let Some(engine) = &self.engine {
+            self.announce(engine.ask());
+        }
         self.turn(ctx);
     }
 }

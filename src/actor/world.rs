@@ -138,13 +138,20 @@ const fn redaction(configured: config::Redaction) -> Redaction {
     }
 }
 
-/// A queue beside an actor that only other actors and handles of this process fill: what is in it is bounded by what
-/// they have in flight.
+/// A queue beside an actor that other actors fill: what is in it is bounded by what they have in flight. Callers are
+/// refused above a bound.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
     bell: Bell,
 }
+
+/// Most that waits for an actor before callers are refused.
+pub(crate) const ASKED_MAX: usize = 65_536;
+
+/// A caller was refused.
+#[derive(Debug)]
+pub(crate) struct Full;
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
@@ -160,6 +167,18 @@ impl<T> Inbox<T> {
     pub(crate) fn push(&self, item: T) {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).push(item);
         let (Rung::Heard | Rung::Dead) = self.bell.ring();
+    }
+
+    /// Puts something in that a caller asked for, unless so much waits already that no more is taken.
+    pub(crate) fn ask(&self, item: T) -> Result<(), Full> {
+        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        if items.len() >= ASKED_MAX {
+            return Err(Full);
+        }
+        items.push(item);
+        drop(items);
+        let (Rung::Heard | Rung::Dead) = self.bell.ring();
+        Ok(())
     }
 
     pub(crate) fn push_all(&self, items: &mut Vec<T>) {

@@ -11,12 +11,15 @@ use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{HoldFacts, Question, SharedItem, Ticket};
+use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SharedItem, Ticket};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope};
 use crate::store::{OperationQuery, OperationRecord};
 use crate::telemetry::SchedulerEvent;
+
+/// The shared scopes have too much to do.
+pub(super) const SHARED_BUSY: AskError = AskError::Busy { what: "the queue of the shared scopes", max: ASKED_MAX };
 
 impl SchedulerHandle {
     /// What the store knows of an operation; `None` when it knows none with this id.
@@ -168,7 +171,7 @@ impl SchedulerHandle {
             return Err(AskError::ShuttingDown);
         }
         let (sender, answer) = oneshot::channel();
-        self.world.shared.push(item(sender));
+        self.world.shared.ask(item(sender)).map_err(|Full| SHARED_BUSY)?;
         answer.await.map_err(|_| AskError::ShuttingDown)
     }
 }

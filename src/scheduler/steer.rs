@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
+use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{Cancellation, HOLDS_MAX, HoldFacts, HoldScope, Question, Settings, SharedItem};
+use crate::actor::{Cancellation, Full, HOLDS_MAX, HoldFacts, HoldScope, Question, Settings, SharedItem};
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
@@ -154,6 +155,15 @@ impl SchedulerHandle {
         self.ask(&mailbox.into(), |answer| Question::Panic { answer }).await
     }
 
+    /// Makes the next step of the shared scopes' engine panic.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    #[cfg(feature = "test-util")]
+    pub fn sabotage_shared(&self) -> Result<(), AskError> {
+        self.world.shared.ask(SharedItem::Panic).map_err(|Full| SHARED_BUSY)
+    }
+
     fn expiry(&self, expiry: Option<Duration>) -> Timestamp {
         let after = expiry.unwrap_or_else(|| self.world.settings.load().config.breaker.manual_expiry);
         self.world.clock.now().after(after)
@@ -173,7 +183,6 @@ impl SchedulerHandle {
         if self.world.is_closing() {
             return Err(AskError::ShuttingDown);
         }
-        self.world.shared.push(SharedItem::Input(input));
-        Ok(())
+        self.world.shared.ask(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
     }
 }

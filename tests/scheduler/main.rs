@@ -8,5 +8,6 @@ mod panics;
 mod permits;
 mod steering;
 mod stopping;
+mod stores;
 mod support;
 mod threads;

@@ -95,3 +95,34 @@ fn a_mailbox_that_fails_too_often_is_held_until_an_operator_resumes_it() {
         assert_eq!(handle.counts().await.expect("a store")[OperationState::Accepted as usize], 3);
     });
 }
+
+#[test]
+fn the_shared_budgets_are_rebuilt_and_whoever_waited_there_is_served() {
+    paused(|| async {
+        let transport = Scripted::slow(Duration::from_millis(300)).begin();
+        let config = unlimited().application_limits(["3 requests / 1m".parse().expect("a limit")]);
+        let scheduler = start(config, transport.clone()).await;
+        let handle = scheduler.handle();
+        let mut events = handle.events();
+        let batch =
+            (0..9).map(|n| from(&format!("m{n}@example.org"), &format!("op-{n}")).lane(mailweir::Lane::Foreground));
+        let tickets = handle.submit_many(batch).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(transport.count(), 3);
+        handle.sabotage_shared().expect("told");
+        for ticket in tickets {
+            let outcome = ticket.expect("taken in").outcome().await;
+            assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+        }
+        let instants = transport.instants();
+        assert_eq!(instants.len(), 9);
+        for window in instants.windows(4) {
+            assert!(window[3] - window[0] >= Duration::from_secs(60), "{instants:?}");
+        }
+        let mut restarted = 0;
+        while let Some(Some(Ok(event))) = futures::FutureExt::now_or_never(events.next()) {
+            restarted += usize::from(matches!(event.kind, EventKind::ActorRestarted { .. }));
+        }
+        assert_eq!(restarted, 1);
+    });
+}

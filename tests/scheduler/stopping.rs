@@ -131,3 +131,22 @@ fn starting_in_a_runtime_without_a_timer_is_an_error_and_no_panic() {
     let error = runtime.block_on(start).expect_err("there is no timer");
     assert!(matches!(error, StartError::NoTimer), "{error}");
 }
+
+#[test]
+fn the_shared_ledger_survives_a_restart_over_the_same_store() {
+    paused(|| async {
+        let (store, transport) = (MemoryStore::new(), Scripted::accepting().begin());
+        let config = unlimited().application_limits(["2 requests / 1m".parse().expect("a limit")]);
+        let clock = std::sync::Arc::new(TokioClock::starting_at(START));
+        for id in ["one", "two", "three"] {
+            let built = Scheduler::builder(config.clone(), transport.clone()).clock(clock.clone());
+            let scheduler = built.store(store.clone()).start_on_current_thread().await.expect("starts");
+            let from = mailweir::Submission::new(format!("{id}@example.org"), email());
+            let ticket = scheduler.handle().submit(from).await.expect("taken in");
+            assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
+            scheduler.shutdown().await;
+        }
+        let instants = transport.instants();
+        assert!(instants[2] - instants[0] >= Duration::from_secs(60), "a restart grants no window: {instants:?}");
+    });
+}

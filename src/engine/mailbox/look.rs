@@ -20,6 +20,20 @@ impl Mailbox {
     /// # Errors
     /// A [`Refusal`], when the answer is no; nothing may be stored then.
     pub fn check(&self, now: Timestamp, operation: &Operation, wait_max: Option<Duration>) -> Result<(), Refusal> {
+        self.check_behind(now, operation, wait_max, 0)
+    }
+
+    /// The same for an operation that `coming` others of its lane go before: taken in already, and not enqueued yet.
+    ///
+    /// # Errors
+    /// As [`Mailbox::check`].
+    pub fn check_behind(
+        &self,
+        now: Timestamp,
+        operation: &Operation,
+        wait_max: Option<Duration>,
+        coming: usize,
+    ) -> Result<(), Refusal> {
         let now = self.now.max(now);
         if let Some((limit, cost, capacity)) = self.budget.never(&operation.cost, Self::rules(&self.policy)) {
             let seconds = u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX);
@@ -27,7 +41,7 @@ impl Mailbox {
             let constraint = Constraint { wall, scope: ScopeKind::Mailbox, ready_at: Timestamp::NEVER, binding: true };
             return Err(Refusal::CostAboveCapacity { constraint, cost, capacity });
         }
-        self.check_room(now, operation.lane)?;
+        self.check_room(now, operation.lane, coming)?;
         let (earliest, constraint) = self.known_wait(now, operation);
         if earliest >= operation.deadline {
             return Err(Refusal::DeadlineTooEarly { earliest, constraint });
@@ -40,12 +54,12 @@ impl Mailbox {
         }
     }
 
-    fn check_room(&self, now: Timestamp, lane: Lane) -> Result<(), Refusal> {
+    fn check_room(&self, now: Timestamp, lane: Lane, coming: usize) -> Result<(), Refusal> {
         let depth_max = match lane {
             Lane::Foreground => self.policy.queue.foreground_max,
             Lane::Background => self.policy.queue.background_max,
         };
-        if self.table.lane(lane).len() < depth_max as usize {
+        if self.table.lane(lane).len().saturating_add(coming) < depth_max as usize {
             return Ok(());
         }
         // Room comes with the next send of that lane.

@@ -9,6 +9,7 @@
 
 mod grant;
 mod io;
+mod restore;
 mod settle;
 #[cfg(test)]
 mod tests;
