@@ -14,6 +14,7 @@ pub mod mailbox;
 pub mod operation;
 pub mod policy;
 pub mod ratio;
+pub(crate) mod resume;
 pub mod retry;
 pub mod scope;
 pub mod settlement;

@@ -23,6 +23,7 @@ use super::ledger::{Earliest, Ledger};
 use super::limit::Limit;
 use super::policy::{BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
 use super::scope::Scope;
+use super::spread::Rate;
 use super::time::Timestamp;
 
 pub(crate) use admit::{Grant, Wait};
@@ -222,13 +223,20 @@ impl Budget {
         !self.breaker.is_quiet(now) || self.hold_until > now
     }
 
-    /// The span between two sends at the admitted rate: that of the slowest limit on requests.
-    pub(crate) fn gap(&self, now: Timestamp) -> Duration {
-        let gap = |(index, limit): (usize, &Limit)| {
-            let amount = u32::try_from(self.amount(now, index)).unwrap_or(u32::MAX).max(1);
-            (limit.unit() == Unit::Requests).then_some(limit.window() / amount)
+    /// The admitted rate: that of the slowest limit on requests. `None`: there is no such limit.
+    pub(crate) fn rate(&self, now: Timestamp) -> Option<Rate> {
+        let rate = |(index, limit): (usize, &Limit)| {
+            let rate = Rate { amount: self.amount(now, index).max(1), window: limit.window() };
+            (limit.unit() == Unit::Requests).then_some(rate)
         };
-        self.limits.iter().enumerate().filter_map(gap).max().unwrap_or_default()
+        let slowness = |rate: &Rate| rate.window.as_nanos() / u128::from(rate.amount);
+        self.limits.iter().enumerate().filter_map(rate).max_by_key(slowness)
+    }
+
+    /// The span between two sends at that rate.
+    pub(crate) fn gap(&self, now: Timestamp) -> Duration {
+        let gap = |rate: Rate| rate.window / u32::try_from(rate.amount).unwrap_or(u32::MAX);
+        self.rate(now).map(gap).unwrap_or_default()
     }
 
     /// Attempts in flight per lane, foreground first.

@@ -11,6 +11,7 @@ use crate::engine::operation::{OperationKey, OperationKind, OperationState, Tran
 use crate::engine::policy::DuplicatePolicy;
 use crate::engine::retry::backoff;
 use crate::engine::scope::ScopeKind;
+use crate::engine::spread::{offset, spread};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Verdict};
 
@@ -89,7 +90,7 @@ impl Mailbox {
             Verdict::Throttled(throttle) => {
                 entry.throttled = Some(throttle.kind);
                 entry.apply(Transition::Throttle);
-                let until = self.budget.shut_until(now).unwrap_or(now);
+                let until = self.resumes_at(now, hash);
                 self.record(now, key, Transition::Throttle, Some(until));
                 self.again(now, key, None);
             }
@@ -117,6 +118,19 @@ impl Mailbox {
             }
             Verdict::Unknown => self.lost(now, key),
         }
+    }
+
+    /// When an operation that was throttled goes on, as far as the outbox is told: after the cooldown, at an instant
+    /// of its own. While this process lives the pacer decides; after a restart these instants keep the backlog from
+    /// waking at once.
+    fn resumes_at(&self, now: Timestamp, id_hash: u64) -> Timestamp {
+        let until = self.budget.shut_until(now).unwrap_or(now);
+        let backlog = u64::from(self.waiting_count()) + 1;
+        let over = match self.budget.rate(now) {
+            Some(rate) => spread(backlog, Duration::ZERO, rate),
+            None => self.policy.resume.spread,
+        };
+        until.after(offset(id_hash, over))
     }
 
     /// Nothing leaves this mailbox until a person resumes it.

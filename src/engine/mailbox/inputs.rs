@@ -79,7 +79,7 @@ impl Mailbox {
                     self.assert_order(now, key, Grant::Ordinary);
                 }
                 self.budget.reserve(now, lane, &cost, Self::rules(&self.policy));
-                self.floor.on_grant(now, lane);
+                self.on_start(now, lane);
                 self.claim(now, key, Shared::Reserved);
             }
             Step::Waiting => {

@@ -37,6 +37,7 @@ use super::lane::Lane;
 use super::lanes::Floor;
 use super::operation::OperationKey;
 use super::policy::MailboxPolicy;
+use super::resume::Wave;
 use super::scope::Scope;
 use super::time::Timestamp;
 
@@ -58,6 +59,8 @@ pub struct Mailbox {
     now: Timestamp,
     /// When the next send may be possible.
     pump_at: Timestamp,
+    /// Resumptions that are under way.
+    wave: Option<Wave>,
     /// The last wait that was told, so that one wait is one event.
     told: Option<(OperationKey, Wall)>,
 }
@@ -85,6 +88,7 @@ impl Mailbox {
             events: Vec::new(),
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
+            wave: None,
             told: None,
         }
     }
@@ -95,6 +99,7 @@ impl Mailbox {
         let now = self.now;
         self.take(now, input);
         self.sweep(now);
+        self.plan_wave(now);
         self.pump(now);
         self.effects.extend(self.events.drain(..).map(Effect::Event));
         // A deadline that is not ahead would have the shell come back for ever.

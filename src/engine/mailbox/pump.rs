@@ -14,6 +14,8 @@ use crate::engine::lane::Lane;
 use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
 use crate::engine::policy::MailboxPolicy;
+use crate::engine::resume::Wave;
+use crate::engine::spread::Rate;
 use crate::engine::time::Timestamp;
 
 /// What the loop found.
@@ -159,8 +161,7 @@ impl Mailbox {
         if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
             self.budget.assert_reserve(now, &cost, Self::rules(policy));
         }
-        self.floor.on_grant(now, lane);
-        self.told = None;
+        self.on_start(now, lane);
         match self.ask {
             AskShared::Always => self.effects.push_back(Effect::Reserve { key, lane, tenant, cost }),
             AskShared::OnTrouble => self.claim(now, key, Shared::NotAsked),
@@ -183,6 +184,39 @@ impl Mailbox {
         };
         if let Err(violation) = lanes::foreground_goes_first(foreground, grant) {
             debug_assert!(false, "{violation}");
+        }
+    }
+
+    /// An operation has its slot here.
+    pub(super) fn on_start(&mut self, now: Timestamp, lane: Lane) {
+        self.floor.on_grant(now, lane);
+        self.told = None;
+        if let Some(wave) = &mut self.wave {
+            self.events.extend(wave.on_start(self.budget.scope(), now));
+            self.wave = self.wave.filter(|wave| !wave.is_over());
+        }
+    }
+
+    /// The cooldown is over and operations wait: their resumption is a wave. A new cooldown ends the wave.
+    pub(super) fn plan_wave(&mut self, now: Timestamp) {
+        let last = self.events.iter().rev().find_map(|event| match event {
+            Event::BreakerHalfOpened { .. } => Some(true),
+            Event::BreakerOpened { .. } => Some(false),
+            _ => None,
+        });
+        match last {
+            Some(true) => {
+                let (waiting, base) = (self.waiting_count(), self.policy.resume.spread);
+                // A mailbox paces itself by its connections and its ledger, so the wave only tells.
+                let rate = self.budget.rate(now).unwrap_or(Rate { amount: 1, window: Duration::ZERO });
+                let planned = Wave::plan(self.budget.scope(), now, waiting, base, Some(rate));
+                self.wave = planned.map(|(wave, event)| {
+                    self.events.push(event);
+                    wave
+                });
+            }
+            Some(false) => self.wave = None,
+            None => {}
         }
     }
 

@@ -9,6 +9,7 @@ use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Queued, Usable};
 use crate::engine::operation::OperationKey;
+use crate::engine::resume::Wave;
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
 
@@ -108,10 +109,31 @@ impl Shared {
         }
     }
 
+    /// What waited through a cooldown or a hold of the application goes on as a wave.
+    pub(super) fn plan_wave(&mut self, now: Timestamp) {
+        let is_shut = self.application.shut_until(now).is_some();
+        if self.was_shut && !is_shut {
+            let (waiting, base) = (self.waiting_count(), self.policy.resume.spread);
+            let planned = Wave::plan(&Scope::Application, now, waiting, base, self.application.rate(now));
+            self.wave = planned.map(|(wave, event)| {
+                self.events.push(event);
+                wave
+            });
+        } else if is_shut {
+            self.wave = None;
+        }
+        self.was_shut = is_shut;
+    }
+
     /// Grants everything that may go, foreground first.
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
-        while let Some(key) = self.pick(now) {
+        loop {
+            if let Some(at) = self.wave.and_then(|wave| wave.wait(now)) {
+                self.pump_at = self.pump_at.min(at);
+                return;
+            }
+            let Some(key) = self.pick(now) else { return };
             self.grant(now, key);
         }
     }
@@ -186,6 +208,10 @@ impl Shared {
             budget.reserve(now, claimant.lane, &claimant.cost, Rules::from(&*policy));
         }
         self.effects.push_back(Effect::Grant(claimant.asker));
+        if let Some(wave) = &mut self.wave {
+            self.events.extend(wave.on_start(&Scope::Application, now));
+            self.wave = self.wave.filter(|wave| !wave.is_over());
+        }
         self.granted.insert(key, Claimant { since: now, charged, ..claimant });
     }
 

@@ -29,6 +29,7 @@ use super::lanes::LaneQueue;
 use super::mailbox::AskShared;
 use super::operation::OperationKey;
 use super::policy::SharedPolicy;
+use super::resume::Wave;
 use super::scope::Scope;
 use super::time::Timestamp;
 
@@ -48,6 +49,10 @@ pub struct Shared {
     events: Vec<Event>,
     now: Timestamp,
     pump_at: Timestamp,
+    /// Resumptions that are under way at the application.
+    wave: Option<Wave>,
+    /// Whether the application let nothing pass when it was last looked at.
+    was_shut: bool,
 }
 
 /// Who waits, or holds a reservation.
@@ -79,6 +84,8 @@ impl Shared {
             events: Vec::new(),
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
+            wave: None,
+            was_shut: false,
         };
         shared.announced = shared.needed();
         shared
@@ -94,6 +101,7 @@ impl Shared {
         };
         self.take(now, input);
         self.sweep(now);
+        self.plan_wave(now);
         self.pump(now);
         if let Some(key) = asked {
             self.tell_wait(now, key);

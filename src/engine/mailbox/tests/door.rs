@@ -1,0 +1,156 @@
+//! In at the door, new limits, restarts, permits, and inputs that make no sense.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn what_can_never_go_is_refused_at_the_door_and_names_the_limit() {
+    let rig = Rig::new(policy(&["100 recipients / 1h"], 4));
+    let with = |recipients| Operation { cost: Cost::email(recipients, 0), ..rig.operation(1, Lane::Foreground) };
+    assert_eq!(rig.mailbox.check(T0, &with(100), None), Ok(()));
+    let refusal = rig.mailbox.check(T0, &with(101), None).expect_err("above the window");
+    let Refusal::CostAboveCapacity { constraint, cost: 101, capacity: 100 } = refusal else {
+        panic!("{refusal:?}");
+    };
+    assert_eq!(constraint.wall, Wall::Window { unit: Unit::Recipients, seconds: 3_600 });
+    let late = Operation { deadline: T0, ..with(1) };
+    assert!(matches!(rig.mailbox.check(T0, &late, None), Err(Refusal::DeadlineTooEarly { .. })));
+}
+
+#[test]
+fn a_wait_longer_than_the_caller_bears_is_refused_with_the_instant() {
+    let mut rig = Rig::new(policy(&["2 requests / 1m"], 4));
+    rig.submit(1, Lane::Foreground);
+    rig.submit(2, Lane::Foreground);
+    rig.answer(1, Verdict::Accepted);
+    rig.answer(2, Verdict::Accepted);
+    let next = rig.operation(3, Lane::Foreground);
+    let enough = GUARDED;
+    assert_eq!(rig.mailbox.check(rig.now, &next, Some(enough)), Ok(()));
+    let refusal = rig.mailbox.check(rig.now, &next, Some(enough - Duration::from_micros(1)));
+    let Err(Refusal::WaitTooLong { retry_after, .. }) = refusal else { panic!("{refusal:?}") };
+    assert_eq!(retry_after, enough);
+    // Two more ahead of it: a whole window later.
+    rig.submit(4, Lane::Foreground);
+    rig.submit(5, Lane::Foreground);
+    let refusal = rig.mailbox.check(rig.now, &next, Some(enough));
+    let Err(Refusal::WaitTooLong { retry_after, .. }) = refusal else { panic!("{refusal:?}") };
+    assert!(retry_after >= Duration::from_secs(120), "{retry_after:?}");
+}
+
+#[test]
+fn a_full_lane_refuses_and_the_other_lane_does_not() {
+    let mut policy = policy(&["1 requests / 1h"], 4);
+    policy.queue.background_max = 2;
+    let mut rig = Rig::new(policy);
+    (1..=3).for_each(|key| rig.submit(key, Lane::Background));
+    let refusal = rig.mailbox.check(rig.now, &rig.operation(4, Lane::Background), None);
+    assert!(matches!(refusal, Err(Refusal::QueueFull { depth_max: 2, .. })), "{refusal:?}");
+    assert_eq!(rig.mailbox.check(rig.now, &rig.operation(4, Lane::Foreground), None), Ok(()));
+}
+
+#[test]
+fn lowering_a_limit_counts_from_now_and_raising_it_grants_no_free_window() {
+    let mut rig = Rig::new(policy(&["10 requests / 1h"], 20));
+    (1..=8).for_each(|key| rig.submit(key, Lane::Foreground));
+    (1..=8).for_each(|key| rig.answer(key, Verdict::Accepted));
+    rig.input(Input::Reconfigure(Arc::new(policy(&["5 requests / 1h"], 20))));
+    rig.submit(9, Lane::Foreground);
+    assert_eq!(rig.sent.len(), 8, "8 of 5 are used");
+    rig.input(Input::Reconfigure(Arc::new(policy(&["10 requests / 1h"], 20))));
+    (10..=14).for_each(|key| rig.submit(key, Lane::Foreground));
+    assert_eq!(rig.sent.len(), 10, "8 and 2 more");
+}
+
+#[test]
+fn a_restart_grants_no_free_day() {
+    let mut mailbox = Mailbox::new("a@contoso.example".into(), Arc::new(policy(&["3 requests / 24h"], 4)));
+    let attempt = |hours_ago: u64, finished: bool| {
+        let claimed_at = at(0).before(Duration::from_secs(hours_ago * 3_600));
+        PastAttempt {
+            lane: Lane::Foreground,
+            cost: Cost::ONE_REQUEST,
+            claimed_at,
+            finished_at: finished.then(|| claimed_at.after(Duration::from_secs(1))),
+        }
+    };
+    mailbox.restore(T0, Vec::new(), &[attempt(30, true), attempt(20, true), attempt(1, false)]);
+    assert_eq!(mailbox.facts(T0).windows[0].used, [2, 0]);
+}
+
+#[test]
+fn an_attempt_that_was_live_in_an_earlier_life_is_unknown() {
+    let mut rig = Rig::new(policy(&["30 requests / 1m"], 4));
+    let restored = |key, state| RestoredOperation {
+        operation: rig.operation(key, Lane::Foreground),
+        state,
+        next_at: None,
+        rows: 1,
+        changed_at: T0,
+    };
+    let operations = vec![
+        restored(2, OperationState::Queued),
+        restored(1, OperationState::Attempting),
+        restored(3, OperationState::Accepted),
+    ];
+    rig.mailbox.restore(T0, operations, &[]);
+    rig.input(Input::AskShared(AskShared::OnTrouble));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Unknown));
+    assert_eq!(rig.mailbox.state(OperationKey(3)), None, "what had ended stays ended");
+    assert_eq!(rig.mailbox.state(OperationKey(1)), Some(OperationState::Unknown));
+    // The answer of the earlier life's attempt arrives after all.
+    rig.answer(1, Verdict::Accepted);
+    assert!(matches!(rig.outcome(1), Some(Outcome::Accepted { .. })));
+}
+
+#[test]
+fn a_permit_is_granted_settled_and_leaves_no_record() {
+    let mut rig = Rig::new(policy(&["1 requests / 1m"], 4));
+    let permit = |rig: &Rig, key| Operation { kind: OperationKind::Permit, ..rig.operation(key, Lane::Foreground) };
+    let (first, second) = (permit(&rig, 1), permit(&rig, 2));
+    rig.input(Input::Enqueue(first));
+    rig.input(Input::Enqueue(second));
+    assert_eq!(rig.sent, [OperationKey(1)]);
+    rig.answer(1, Verdict::Accepted);
+    rig.input(Input::Cancel { key: OperationKey(2) });
+    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled));
+    assert!(rig.records.is_empty());
+    assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0]);
+}
+
+#[test]
+fn time_that_runs_backwards_frees_nothing() {
+    let mut rig = Rig::new(policy(&["1 requests / 1m"], 4));
+    rig.now = at(1_000);
+    rig.submit(1, Lane::Foreground);
+    rig.answer(1, Verdict::Accepted);
+    rig.now = at(0);
+    rig.submit(2, Lane::Foreground);
+    assert_eq!(rig.sent.len(), 1);
+    rig.now = at(1_061);
+    rig.input(Input::Wake);
+    assert_eq!(rig.sent.len(), 2);
+}
+
+#[test]
+fn an_input_about_an_operation_that_is_not_here_changes_nothing() {
+    let mut rig = Rig::new(policy(&["1 requests / 1m"], 4));
+    rig.submit(1, Lane::Foreground);
+    let key = OperationKey(9);
+    for input in [
+        Input::Granted { key },
+        Input::Claimed { key },
+        Input::ClaimFailed { key, transient: true },
+        Input::Finished { key, answer: Verdict::Accepted.into() },
+        Input::Resolved { key, accepted: true },
+        Input::Cancel { key },
+    ] {
+        rig.input(input);
+    }
+    assert!(rig.outcomes.is_empty());
+    rig.answer(1, Verdict::Accepted);
+    rig.answer(1, Verdict::Accepted);
+    assert_eq!(rig.outcomes.len(), 1, "an answer that comes twice counts once");
+}

@@ -1,0 +1,105 @@
+//! A wave of resumptions: what waited through one cooldown or hold goes on, one after the other.
+//!
+//! The pacer is the spread: where a scope has a limit on requests, its ledger and the ramp let the backlog go at the
+//! admitted rate, and the wave only says over how long. A scope without such a limit has no pacer, and everything
+//! that waited for it would wake at one instant; there the wave itself lays the resumptions out, over at least
+//! [`ResumePolicy::spread`](crate::engine::policy::ResumePolicy::spread).
+//!
+//! Not promised: that nothing else goes meanwhile. What is submitted during a wave takes its turn among the rest.
+
+use std::time::Duration;
+
+use super::event::Event;
+use super::scope::Scope;
+use super::spread::{Rate, spread};
+use super::time::Timestamp;
+
+/// A wave that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wave {
+    count: u32,
+    left: u32,
+    /// The span between two of them where nothing else paces; zero where something does.
+    gap: Duration,
+    next_at: Timestamp,
+}
+
+impl Wave {
+    /// Lays out `count` resumptions from `now` on. One operation alone is no wave.
+    ///
+    /// `rate` is the scope's admitted rate; `None`: it has no limit on requests.
+    pub(crate) fn plan(
+        scope: &Scope,
+        now: Timestamp,
+        count: u32,
+        base: Duration,
+        rate: Option<Rate>,
+    ) -> Option<(Self, Event)> {
+        if count < 2 {
+            return None;
+        }
+        let over = match rate {
+            Some(rate) => spread(u64::from(count), Duration::ZERO, rate),
+            None => base,
+        };
+        let step = over / count;
+        let gap = if rate.is_some() { Duration::ZERO } else { step };
+        let last_at = now.after(step.saturating_mul(count - 1));
+        let event = Event::ResumePlanned { scope: scope.clone(), count, spread: over, first_at: now, last_at };
+        Some((Self { count, left: count, gap, next_at: now }, event))
+    }
+
+    /// When the next of them may go; `None`: now, as far as the wave is concerned.
+    pub(crate) fn wait(&self, now: Timestamp) -> Option<Timestamp> {
+        (self.next_at > now).then_some(self.next_at)
+    }
+
+    /// One of them went on. The event, when it was the last.
+    pub(crate) fn on_start(&mut self, scope: &Scope, now: Timestamp) -> Option<Event> {
+        self.next_at = self.next_at.max(now).after(self.gap);
+        self.left = self.left.saturating_sub(1);
+        (self.left == 0).then(|| Event::ResumeFinished { scope: scope.clone(), count: self.count })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_paced_scope_is_told_its_spread_and_left_to_its_pacer() {
+        let rate = Rate { amount: 30, window: Duration::from_secs(60) };
+        let (wave, event) = Wave::plan(&Scope::Application, Timestamp::EPOCH, 240, BASE, Some(rate)).expect("a wave");
+        let Event::ResumePlanned { spread, count: 240, .. } = event else { panic!("{event:?}") };
+        assert_eq!(spread, Duration::from_secs(480), "n·W/N");
+        assert_eq!(wave.wait(Timestamp::EPOCH), None);
+    }
+
+    #[test]
+    fn an_unpaced_scope_lets_them_go_at_distinct_instants_over_the_base() {
+        let (mut wave, _) = Wave::plan(&Scope::Application, Timestamp::EPOCH, 3, BASE, None).expect("a wave");
+        let mut now = Timestamp::EPOCH;
+        let mut instants = Vec::new();
+        while !wave.is_over() {
+            if let Some(at) = wave.wait(now) {
+                assert_eq!(wave.wait(at.before(Duration::from_micros(1))), Some(at), "not a microsecond early");
+                now = at;
+            }
+            instants.push(now.as_micros() / 1_000_000);
+            let event = wave.on_start(&Scope::Application, now);
+            assert_eq!(event.is_some(), wave.is_over());
+        }
+        assert_eq!(instants, [0, 10, 20]);
+    }
+
+    #[test]
+    fn one_operation_is_no_wave() {
+        assert_eq!(Wave::plan(&Scope::Application, Timestamp::EPOCH, 1, BASE, None), None);
+    }
+}
