@@ -53,7 +53,6 @@ fn guard() -> Vec<Key<GuardPolicy>> {
     let mut keys: Vec<Key<GuardPolicy>> = keys![Live;
         clock_error: Share(Ratio::ZERO, Ratio::percent(5)),
         request_deadline_max: Span(SECOND, HOUR),
-        arrival_jitter: Span(Duration::ZERO, MINUTE),
         interval_window_max: Span(Duration::ZERO, MINUTE),
     ];
     // How a window is kept is fixed when its ledger is made.

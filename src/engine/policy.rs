@@ -62,8 +62,6 @@ pub struct GuardPolicy {
     pub clock_error: Ratio,
     /// D_max, after which an attempt can no longer reach the provider: 60 s of HTTP deadline and 5 s (algorithms 8).
     pub request_deadline_max: Duration,
-    /// J, the arrival jitter by which a bucket's depth is lowered (algorithms 1.4).
-    pub arrival_jitter: Duration,
     /// Windows up to this long free their slots by the interval form (algorithms 1.4), which wins back part of the
     /// round trip: up to 25 % of the rate at a window of one second. Zero, the default, turns it off. It rests on a
     /// learned shortest round trip, so a path that becomes faster than ever seen can break a window: simulated at
@@ -83,7 +81,6 @@ impl Default for GuardPolicy {
         Self {
             clock_error: Ratio::ppm(1_000),
             request_deadline_max: Duration::from_secs(65),
-            arrival_jitter: Duration::from_secs(1),
             interval_window_max: Duration::ZERO,
             exact_window_max: Duration::from_secs(3_600),
             exact_entries_max: 4_096,
