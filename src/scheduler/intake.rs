@@ -1,6 +1,7 @@
 //! Taking submissions in.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,10 @@ use crate::submission::{Submission, SubmitError};
 
 /// When to come back after a queue was full: a turn of its actor takes far less.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Items of one batch under way at once, so that a batch of any size fits its queues and leaves room for others.
-const ROUND_MAX: usize = 512;
+/// Items of one batch under way at once.
+const ROUND_MAX: usize = 4_096;
+/// Those of one mailbox among them, so that a batch of any size fits the queues and leaves room for others.
+const ROUND_MAILBOX_MAX: usize = 512;
 
 impl SchedulerHandle {
     /// Hands over one email. When it returns `Ok`, the operation is stored, and it will be sent, or its ticket says
@@ -53,14 +56,32 @@ impl SchedulerHandle {
         submissions: impl IntoIterator<Item = Submission>,
     ) -> Vec<Result<Ticket, SubmitError>> {
         let mut results = Vec::new();
-        let mut submissions = submissions.into_iter();
+        let mut submissions = submissions.into_iter().peekable();
         loop {
-            let round: Vec<Submission> = submissions.by_ref().take(ROUND_MAX).collect();
+            let round = self.next_round(&mut submissions);
             if round.is_empty() {
                 return results;
             }
             results.extend(self.submit_round(round).await);
         }
+    }
+
+    /// The next items that fit the queues together.
+    fn next_round(&self, submissions: &mut Peekable<impl Iterator<Item = Submission>>) -> Vec<Submission> {
+        let capacity = self.world.settings.load().config.actors.actor_queue_capacity;
+        let mailbox_max = ROUND_MAILBOX_MAX.min(capacity).max(1);
+        let mut counts: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut round = Vec::new();
+        let mut fits = |submission: &Submission| {
+            let count = counts.entry(Arc::clone(&submission.mailbox)).or_default();
+            *count += 1;
+            *count <= mailbox_max
+        };
+        while round.len() < ROUND_MAX {
+            let Some(submission) = submissions.next_if(&mut fits) else { break };
+            round.push(submission);
+        }
+        round
     }
 
     async fn submit_round(&self, round: Vec<Submission>) -> Vec<Result<Ticket, SubmitError>> {

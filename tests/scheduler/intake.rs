@@ -246,3 +246,19 @@ fn a_full_store_refuses_with_its_bound_and_keeps_what_it_has() {
         assert!(handle.operation("two").await.expect("a store").is_some());
     });
 }
+
+#[test]
+fn a_batch_of_any_size_fits_the_smallest_queue() {
+    paused(|| async {
+        let mut config = unlimited();
+        config.actors.actor_queue_capacity = 8;
+        let transport = Scripted::accepting();
+        let scheduler = start(config, transport.clone()).await;
+        let answers = scheduler.handle().submit_many((0..100).map(|n| submission(&format!("item-{n:03}")))).await;
+        for answer in answers {
+            let outcome = answer.expect("taken in").outcome().await;
+            assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+        }
+        assert!(transport.ids().is_sorted());
+    });
+}
