@@ -3,12 +3,16 @@
 //! Done on the text and not on what was parsed, because the line with the mistake is often the one that did not
 //! parse. Bytes keep their places, so that spans still point at what they pointed at.
 
-/// Whether a key of this name holds a secret, spelled right or wrong.
+use super::suggest::closest;
+
+/// Whether a key of this name holds a secret, spelled right or wrong: a key that is taken for one by mistake costs a
+/// word in a message, one that is missed costs the secret.
 pub(crate) fn names_a_secret(key: &str) -> bool {
     let key = key.to_lowercase();
     let says_so = ["secret", "secrt", "password", "passwd", "token", "apikey", "api_key"];
     let says_where = ["_env", "_file", "_timeout", "_max"];
-    says_so.iter().any(|word| key.contains(word)) && !says_where.iter().any(|end| key.ends_with(end))
+    let misspelled = || key.split(['.', '_', '-']).any(|word| word.len() > 3 && closest(word, says_so).is_some());
+    !says_where.iter().any(|end| key.ends_with(end)) && (says_so.iter().any(|word| key.contains(word)) || misspelled())
 }
 
 /// `text` with the value of every key that names a secret replaced by as many stars.
@@ -66,6 +70,8 @@ mod tests {
             "client_secret = \"hunter2",
             "\"client_secret\" = \"hunter2é\"",
             "transport.graph.client_secrt=\"hunter2\"",
+            "transport.graph.client-sicret=\"hunter2\"",
+            "pasword = \"hunter2\"",
         ] {
             let blanked = blanked(text);
             assert!(!blanked.contains("hunter2"), "{blanked}");
