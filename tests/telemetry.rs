@@ -262,3 +262,30 @@ fn an_attempt_has_one_span_that_follows_from_the_submit_and_names_no_email() {
     });
     insta::assert_snapshot!("attempt_span", lines.join("\n"));
 }
+
+#[derive(Debug)]
+struct Taken;
+
+impl mailweir::transport::Transport for Taken {
+    fn send(&self, _: mailweir::transport::Attempt) -> futures::future::BoxFuture<'_, mailweir::transport::Answer> {
+        Box::pin(async { mailweir::transport::Verdict::Accepted.into() })
+    }
+}
+
+/// The scheduler forgot the id with the operation, so the event of the attempt that ended it had none.
+#[tokio::test]
+async fn the_attempt_that_ends_an_operation_still_names_it() {
+    let scheduler = mailweir::Scheduler::builder(mailweir::Config::default(), Taken).start().await.expect("it starts");
+    let (handle, mut events) = (scheduler.handle(), scheduler.handle().events());
+    let mime = &b"Subject: a\r\n\r\nb"[..];
+    let email = mailweir::Email::from_mime("a@contoso.example", ["b@fabrikam.example"], mime).expect("a fixed email");
+    let submission = mailweir::Submission::new("a@contoso.example", email).operation_id("only");
+    handle.submit(submission).await.expect("taken in").outcome().await.expect("sent");
+    while let Some(Ok(event)) = events.next().await {
+        if let EventKind::AttemptFinished { operation_id, outcome, .. } = event.kind {
+            assert_eq!((operation_id.as_deref(), outcome), (Some("only"), "accepted"));
+            return;
+        }
+    }
+    panic!("no attempt was told");
+}

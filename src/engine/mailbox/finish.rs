@@ -75,6 +75,8 @@ impl Mailbox {
             attempt: entry.rows,
             waited: sent_at.since(entry.operation.submitted_at),
         });
+        // Told before the outcome: after that, the shell no longer knows whose attempt it was.
+        self.effects.extend(self.events.drain(..).map(Effect::Event));
     }
 
     fn conclude(&mut self, now: Timestamp, key: OperationKey, answer: Answer) {
