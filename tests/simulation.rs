@@ -10,8 +10,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailweir::engine::invariants::lanes;
+use mailweir::engine::invariants::{Violation, lanes, operation};
 use mailweir::engine::mailbox::Outcome;
+use mailweir::engine::operation::Transition;
 use mailweir::engine::policy::{MailboxPolicy, ScopePolicy};
 use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Unit, WindowKind};
 use mailweir::simulation::{Load, World};
@@ -142,6 +143,7 @@ fn run(seed: u64, hours: u64) -> Result<u64, String> {
         order(&world).map_err(|violation| named(violation.to_string()))?;
     }
     outcomes(&world, plan.faulty).map_err(named)?;
+    operations(&world).map_err(|violation| named(violation.to_string()))?;
     Ok(counts.arrivals)
 }
 
@@ -168,7 +170,7 @@ fn load(world: &mut World, seed: u64, limits: &[Limit], weighted: bool, hours: u
     }
 }
 
-fn order(world: &World) -> Result<(), mailweir::engine::invariants::Violation> {
+fn order(world: &World) -> Result<(), Violation> {
     for lane in Lane::ALL {
         let firsts = world.order().iter().filter(|first| first.1 == lane).map(|first| first.2.0);
         // Keys are given in order of planning, not of submission: compare by instant of submission instead.
@@ -176,6 +178,23 @@ fn order(world: &World) -> Result<(), mailweir::engine::invariants::Violation> {
             world.ended().iter().map(|ended| (ended.key.0, ended.submitted_at.as_micros())).collect();
         let instants: Vec<u64> = firsts.filter_map(|key| submitted.get(&key).copied()).collect();
         lanes::order_is_kept(&instants, 0)?;
+    }
+    Ok(())
+}
+
+/// O1, O3, O5, O6, O7 and O10 over every operation's whole history.
+fn operations(world: &World) -> Result<(), Violation> {
+    let taken = check::executions(world.upstream().log().client());
+    for (key, history) in world.histories() {
+        let mut whole = vec![Transition::Enqueue];
+        whole.extend(history.iter().filter(|transition| **transition != Transition::Enqueue));
+        operation::replay(*key, &whole)?;
+        let count = |wanted: Transition| history.iter().filter(|transition| **transition == wanted).count() as u64;
+        operation::sends_are_recorded(*key, world.sends().get(key).copied().unwrap_or(0), count(Transition::Claim))?;
+        let paid = count(Transition::Retry) + count(Transition::Lose) + count(Transition::Suspend);
+        operation::attempts_are_bounded(*key, u32::try_from(paid).expect("small"), 8)?;
+        let executed = taken.get(&*key.0.to_string()).copied().unwrap_or(0);
+        operation::duplicates_are_accounted(*key, executed.max(1), count(Transition::Repeat))?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use load::Load;
 
 use crate::engine::mailbox::{Effect, Input, Mailbox, Outcome};
+use crate::engine::operation::Transition;
 use crate::engine::policy::{MailboxPolicy, SharedPolicy};
 use crate::engine::shared::Shared;
 use crate::engine::{Cost, Event, Lane, Operation, OperationKey, Timestamp};
@@ -81,6 +82,8 @@ pub struct World {
     keep_events: KeepEvents,
     order: Vec<(usize, Lane, OperationKey)>,
     wakes: u64,
+    histories: BTreeMap<OperationKey, Vec<Transition>>,
+    sends: BTreeMap<OperationKey, u64>,
 }
 
 /// Whether the world keeps the engines' events.
@@ -130,6 +133,8 @@ impl World {
             keep_events: KeepEvents::No,
             order: Vec::new(),
             wakes: 0,
+            histories: BTreeMap::new(),
+            sends: BTreeMap::new(),
         }
     }
 
@@ -210,6 +215,18 @@ impl World {
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.wakes
+    }
+
+    /// The transitions of every operation so far, those of its submission left out.
+    #[must_use]
+    pub fn histories(&self) -> &BTreeMap<OperationKey, Vec<Transition>> {
+        &self.histories
+    }
+
+    /// How often each operation was handed to the transport.
+    #[must_use]
+    pub fn sends(&self) -> &BTreeMap<OperationKey, u64> {
+        &self.sends
     }
 
     /// Operations that have not ended.

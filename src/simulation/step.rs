@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Ended, Happening, World};
 use crate::engine::mailbox::{Effect, Input, Outcome};
+use crate::engine::operation::Transition;
 use crate::engine::shared::{self, Asker, MailboxKey};
 use crate::engine::{Answer, OperationKey, Sent, Throttle, Timestamp, Verdict};
 use crate::upstream::{ArrivalRequest, Decision, Delivery, RetryAfter};
@@ -115,11 +116,15 @@ impl World {
                 let settle = shared::Input::Settle { asker: asker(key), tenant, sent_at, answer };
                 queue.push_back(Work::Shared(settle));
             }
-            Effect::Claim { key, .. } => queue.push_back(Work::Mailbox(number, Input::Claimed { key })),
+            Effect::Claim { key, .. } => {
+                self.histories.entry(key).or_default().push(Transition::Claim);
+                queue.push_back(Work::Mailbox(number, Input::Claimed { key }));
+            }
+            Effect::Record(record) => self.histories.entry(record.key).or_default().push(record.transition),
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
             Effect::Outcome { key, outcome } => self.end(key, outcome),
             Effect::Event(event) => self.keep(event),
-            Effect::Reconcile { .. } | Effect::Record(_) | Effect::Grant { .. } => {}
+            Effect::Reconcile { .. } | Effect::Grant { .. } => {}
         }
     }
 
@@ -170,6 +175,7 @@ impl World {
         let Some(traced) = self.traced.get_mut(&key) else { return };
         (traced.row, traced.live, traced.down) = (row, true, plan.down);
         let (mailbox, lane) = (traced.mailbox, traced.lane);
+        *self.sends.entry(key).or_default() += 1;
         if row == 1 {
             self.order.push((mailbox, lane, key));
         }

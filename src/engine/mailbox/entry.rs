@@ -1,6 +1,7 @@
 //! One operation inside the mailbox, and where it stands.
 
 use crate::engine::cost::Cost;
+use crate::engine::invariants::operation;
 use crate::engine::operation::{Operation, OperationState, Transition};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::ThrottleKind;
@@ -85,9 +86,30 @@ impl Entry {
     /// Moves the state along `transition`.
     pub(super) fn apply(&mut self, transition: Transition) {
         match transition.apply(self.state) {
-            Ok(state) => self.state = state,
-            // A transition that is not listed is a bug of this engine; the state it left stays, so nothing is lost.
+            Ok(state) => {
+                if cfg!(debug_assertions)
+                    && let Err(violation) = operation::accepted_stays(self.operation.key, self.state, state)
+                {
+                    debug_assert!(false, "{violation}");
+                }
+                self.state = state;
+            }
+            // A transition that is not listed (O1) is a bug of this engine; the state it left stays, so nothing is
+            // lost.
             Err(illegal) => debug_assert!(false, "{illegal}"),
         }
+    }
+
+    /// O7 and O2, at every claim of a debug build.
+    pub(super) fn assert_claim(&self, attempts_max: u32) {
+        let bounded = operation::attempts_are_bounded(
+            self.operation.key,
+            self.operation.attempts.saturating_add(1),
+            attempts_max,
+        );
+        if let Err(violation) = bounded {
+            debug_assert!(false, "{violation}");
+        }
+        debug_assert!(!matches!(self.step, Step::Attempting { .. } | Step::Claiming { .. }), "O2: two live attempts");
     }
 }

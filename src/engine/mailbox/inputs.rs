@@ -125,6 +125,9 @@ impl Mailbox {
             self.again(now, key, None);
             return;
         }
+        if cfg!(debug_assertions) {
+            entry.assert_claim(self.policy.retry.attempts_max.get());
+        }
         entry.rows = entry.rows.saturating_add(1);
         entry.apply(Transition::Claim);
         match entry.operation.kind {
