@@ -1,8 +1,9 @@
 //! `2^(-t/H)` in integers.
 //!
 //! Floating point would do, but `exp2` is not the same on every platform, and a decision that differs in the last
-//! digit makes a replay diverge. The exponent is taken to 32 binary places; each set bit multiplies by one of 32
-//! precomputed roots of ½. The roots come from integer square roots at compile time, so there is no table to trust.
+//! digit makes a replay diverge. The exponent is taken to 32 binary places; each of its four bytes picks a factor from
+//! a table. The tables are products of 32 roots of ½, which come from integer square roots at compile time, so there
+//! is no number to trust.
 //!
 //! Error: the exponent is rounded down, so a value decays at most `ln 2 · 2^-32` (1.7e-10) of itself too slowly, and
 //! the products lose at most 33 units of `2^-64`. Slowly is the safe side: the reserve never falls too fast.
@@ -25,12 +26,34 @@ const fn roots() -> [u64; 32] {
     table
 }
 
+/// The product of the roots that a byte of the exponent names, most significant byte first.
+static FACTORS: [[u64; 256]; 4] = factors();
+
+const fn factors() -> [[u64; 256]; 4] {
+    let mut tables = [[u64::MAX; 256]; 4];
+    let mut place = 0;
+    while place < 4 {
+        let mut byte: usize = 1;
+        while byte < 256 {
+            // The lowest set bit's root, times what the rest of the byte names.
+            let bit = byte.trailing_zeros() as usize;
+            let root = ROOTS[place * 8 + 7 - bit] as u128;
+            let rest = byte & (byte - 1);
+            let product = if rest == 0 { root } else { (tables[place][rest] as u128 * root) >> 64 };
+            tables[place][byte] = product as u64; // below 2^64: a product of numbers below one
+            byte += 1;
+        }
+        place += 1;
+    }
+    tables
+}
+
 /// `2^(-elapsed/half_life)` with 64 binary places, between 0 and [`ONE`]. A half-life of zero forgets at once.
 pub(super) fn factor(elapsed: u64, half_life: u64) -> u128 {
     if elapsed == 0 {
         return ONE;
     }
-    let Some(exponent) = (u128::from(elapsed) << 32).checked_div(u128::from(half_life)) else {
+    let Some(exponent) = exponent(elapsed, half_life) else {
         return 0;
     };
     let whole = exponent >> 32;
@@ -38,12 +61,22 @@ pub(super) fn factor(elapsed: u64, half_life: u64) -> u128 {
         return 0;
     }
     let mut product = ONE;
-    for (k, root) in ROOTS.iter().enumerate() {
-        if exponent >> (31 - k) & 1 == 1 {
-            product = (product * u128::from(*root)) >> 64;
+    for (place, table) in FACTORS.iter().enumerate() {
+        let byte = (exponent >> (24 - 8 * place)) as usize & 0xff;
+        if byte != 0 {
+            product = (product * u128::from(table[byte])) >> 64;
         }
     }
     product >> whole
+}
+
+/// `elapsed / half_life` with 32 binary places, rounded down. Narrow division where the numbers allow it: it is four
+/// times as fast, and every foreground arrival needs it twice per limit.
+fn exponent(elapsed: u64, half_life: u64) -> Option<u128> {
+    match elapsed.checked_mul(1 << 32) {
+        Some(wide) => wide.checked_div(half_life).map(u128::from),
+        None => (u128::from(elapsed) << 32).checked_div(u128::from(half_life)),
+    }
 }
 
 /// `value · 2^(-elapsed/half_life)`, rounded up.

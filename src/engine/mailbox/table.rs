@@ -3,13 +3,13 @@
 //! One ordered table of deadlines and one of due instants stand in for timers, so the shell arms a single timer and
 //! ties always break the same way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::entry::{Entry, Step};
 use crate::engine::cost::CostSum;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{LaneQueue, Queued, Usable};
-use crate::engine::operation::OperationKey;
+use crate::engine::operation::{KeyMap, OperationKey};
 use crate::engine::time::Timestamp;
 
 /// Which end of the queue.
@@ -23,7 +23,7 @@ pub(super) enum End {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: HashMap<OperationKey, Entry>,
+    entries: KeyMap<Entry>,
     lanes: [LaneQueue; 2],
     queued_cost: [CostSum; 2],
     due: BTreeSet<(Timestamp, OperationKey)>,
@@ -75,7 +75,7 @@ impl Table {
         self.deadlines.remove(&(entry.operation.deadline, key));
         if self.entries.is_empty() {
             // An idle mailbox owns no heap.
-            self.entries = HashMap::new();
+            self.entries = KeyMap::default();
         }
         Some(entry)
     }

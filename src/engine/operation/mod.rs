@@ -1,5 +1,6 @@
 //! One logical send, through waits, retries and restarts.
 
+mod map;
 mod state;
 mod transition;
 
@@ -7,6 +8,8 @@ use std::sync::Arc;
 
 pub use state::OperationState;
 pub use transition::{Budget, IllegalTransition, Transition};
+
+pub(crate) use map::KeyMap;
 
 use super::cost::Cost;
 use super::lane::Lane;

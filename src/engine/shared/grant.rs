@@ -8,7 +8,7 @@ use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Queued, Usable};
-use crate::engine::operation::OperationKey;
+use crate::engine::operation::{KeyMap, OperationKey};
 use crate::engine::resume::Wave;
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
@@ -229,7 +229,7 @@ impl Shared {
 
     /// What a mailbox waited for is dropped; what it held may have been sent and stays charged.
     fn mailbox_gone(&mut self, now: Timestamp, mailbox: MailboxKey) {
-        let of = |claimants: &std::collections::HashMap<OperationKey, Claimant>| {
+        let of = |claimants: &KeyMap<Claimant>| {
             let mut keys: Vec<_> = claimants.values().filter(|c| c.asker.mailbox == mailbox).map(|c| c.asker).collect();
             keys.sort_unstable();
             keys

@@ -14,7 +14,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use io::{Asker, Effect, Input, MailboxKey};
@@ -27,7 +27,7 @@ use super::event::Event;
 use super::lane::Lane;
 use super::lanes::LaneQueue;
 use super::mailbox::AskShared;
-use super::operation::OperationKey;
+use super::operation::KeyMap;
 use super::policy::SharedPolicy;
 use super::resume::Wave;
 use super::scope::Scope;
@@ -40,8 +40,8 @@ pub struct Shared {
     application: Budget,
     tenants: BTreeMap<Arc<str>, Budget>,
     lanes: [LaneQueue; 2],
-    waiting: HashMap<OperationKey, Claimant>,
-    granted: HashMap<OperationKey, Claimant>,
+    waiting: KeyMap<Claimant>,
+    granted: KeyMap<Claimant>,
     /// Mailboxes by the names that the queues take turns by.
     labels: BTreeMap<MailboxKey, Arc<str>>,
     announced: AskShared,
@@ -76,8 +76,8 @@ impl Shared {
             policy,
             tenants: BTreeMap::new(),
             lanes: Default::default(),
-            waiting: HashMap::new(),
-            granted: HashMap::new(),
+            waiting: KeyMap::default(),
+            granted: KeyMap::default(),
             labels: BTreeMap::new(),
             announced: AskShared::Always,
             effects: VecDeque::new(),
