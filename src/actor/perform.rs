@@ -10,7 +10,7 @@ use super::permit::{Permit, PermitError, TryAcquire};
 use super::shared::SharedItem;
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::shared::{Asker, Input as SharedInput};
-use crate::engine::{Event, OperationKey, Sent, Timestamp, Verdict};
+use crate::engine::{Event, Lane, OperationKey, Sent, Timestamp, Verdict};
 use crate::store::Claim;
 use crate::telemetry::Context;
 
@@ -117,7 +117,14 @@ impl MailboxActor {
             Event::OperationDeferred { key, .. } | Event::AttemptFinished { key, .. } => self.desk.id(*key),
             _ => None,
         };
-        let context = Context { mailbox: Some(self.seat.id()), operation_id, oldest_age: None };
+        let lane = match event {
+            Event::QueueFull { lane, .. } => Some(*lane),
+            Event::BackgroundCapped { .. } => Some(Lane::Background),
+            _ => None,
+        };
+        let engine = self.engine.as_ref();
+        let oldest_age = lane.and_then(|lane| engine.and_then(|engine| engine.oldest_age(self.now, lane)));
+        let context = Context { mailbox: Some(self.seat.id()), operation_id, oldest_age };
         self.world.reporter.emit(self.now, event, &context);
     }
 }

@@ -11,8 +11,16 @@ use std::time::Duration;
 
 use super::event::Event;
 use super::scope::Scope;
-use super::spread::{Rate, spread};
 use super::time::Timestamp;
+
+/// What keeps a wave from going all at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pacer {
+    /// The scope's own budget; by what is known now, the last one goes at this instant at the earliest.
+    Budget { last_at: Timestamp },
+    /// Nothing but the wave, which lays them out over this span.
+    Wave { over: Duration },
+}
 
 /// A wave that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,26 +34,16 @@ pub(crate) struct Wave {
 
 impl Wave {
     /// Lays out `count` resumptions from `now` on. One operation alone is no wave.
-    ///
-    /// `rate` is the scope's admitted rate; `None`: it has no limit on requests.
-    pub(crate) fn plan(
-        scope: &Scope,
-        now: Timestamp,
-        count: u32,
-        base: Duration,
-        rate: Option<Rate>,
-    ) -> Option<(Self, Event)> {
+    pub(crate) fn plan(scope: &Scope, now: Timestamp, count: u32, pacer: Pacer) -> Option<(Self, Event)> {
         if count < 2 {
             return None;
         }
-        let over = match rate {
-            Some(rate) => spread(u64::from(count), Duration::ZERO, rate),
-            None => base,
+        let (gap, last_at) = match pacer {
+            Pacer::Budget { last_at } => (Duration::ZERO, last_at.max(now)),
+            Pacer::Wave { over } => (over / count, now.after((over / count).saturating_mul(count - 1))),
         };
-        let step = over / count;
-        let gap = if rate.is_some() { Duration::ZERO } else { step };
-        let last_at = now.after(step.saturating_mul(count - 1));
-        let event = Event::ResumePlanned { scope: scope.clone(), count, spread: over, first_at: now, last_at };
+        let spread = last_at.since(now);
+        let event = Event::ResumePlanned { scope: scope.clone(), count, spread, first_at: now, last_at };
         Some((Self { count, left: count, gap, next_at: now }, event))
     }
 
@@ -74,16 +72,18 @@ mod tests {
 
     #[test]
     fn a_paced_scope_is_told_its_spread_and_left_to_its_pacer() {
-        let rate = Rate { amount: 30, window: Duration::from_secs(60) };
-        let (wave, event) = Wave::plan(&Scope::Application, Timestamp::EPOCH, 240, BASE, Some(rate)).expect("a wave");
+        let last_at = Timestamp::EPOCH.after(Duration::from_secs(480));
+        let pacer = Pacer::Budget { last_at };
+        let (wave, event) = Wave::plan(&Scope::Application, Timestamp::EPOCH, 240, pacer).expect("a wave");
         let Event::ResumePlanned { spread, count: 240, .. } = event else { panic!("{event:?}") };
-        assert_eq!(spread, Duration::from_secs(480), "n·W/N");
+        assert_eq!(spread, Duration::from_secs(480));
         assert_eq!(wave.wait(Timestamp::EPOCH), None);
     }
 
     #[test]
     fn an_unpaced_scope_lets_them_go_at_distinct_instants_over_the_base() {
-        let (mut wave, _) = Wave::plan(&Scope::Application, Timestamp::EPOCH, 3, BASE, None).expect("a wave");
+        let (mut wave, _) =
+            Wave::plan(&Scope::Application, Timestamp::EPOCH, 3, Pacer::Wave { over: BASE }).expect("a wave");
         let mut now = Timestamp::EPOCH;
         let mut instants = Vec::new();
         while !wave.is_over() {
@@ -100,6 +100,6 @@ mod tests {
 
     #[test]
     fn one_operation_is_no_wave() {
-        assert_eq!(Wave::plan(&Scope::Application, Timestamp::EPOCH, 1, BASE, None), None);
+        assert_eq!(Wave::plan(&Scope::Application, Timestamp::EPOCH, 1, Pacer::Wave { over: BASE }), None);
     }
 }

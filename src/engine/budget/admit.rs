@@ -104,7 +104,7 @@ impl Budget {
                 amount = amount.saturating_sub(reserve.unwrap_or(0));
             }
             let (amount, total) = (amount.max(units).max(1), ahead.of(limit.unit()).saturating_add(units));
-            if units == 0 || total == 0 {
+            if total == 0 {
                 continue;
             }
             let (windows, rest) = ((total - 1) / amount, (total - 1) % amount + 1);
@@ -116,6 +116,14 @@ impl Budget {
         if latest > now {
             each(Constraint { wall: Wall::Queue, scope: self.scope().kind(), ready_at: latest, binding: false });
         }
+    }
+
+    /// When the last of everything that waits can have gone, at the earliest.
+    pub(crate) fn last_of(&self, now: Timestamp, lane: Lane, waiting: &CostSum, rules: Rules<'_>) -> Timestamp {
+        let none = Cost { requests: 0, recipients: 0, external_recipients: 0, quota_units: 0, bytes: 0 };
+        let mut last_at = now;
+        self.behind(now, lane, waiting, &none, rules, &mut |constraint| last_at = last_at.max(constraint.ready_at));
+        last_at
     }
 
     /// Whether a later, lighter operation may pass a blocked head without postponing it: with both charged, the head

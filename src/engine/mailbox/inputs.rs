@@ -1,10 +1,11 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
 use super::entry::{CancelRequest, Entry, Shared, Step};
-use super::table::End;
+use super::table::{End, index};
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::budget::Grant;
 use crate::engine::constraint::Constraint;
+use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::retry::backoff;
@@ -39,7 +40,7 @@ impl Mailbox {
     }
 
     fn enqueue(&mut self, now: Timestamp, operation: Operation) {
-        let key = operation.key;
+        let (key, lane) = (operation.key, operation.lane);
         if operation.lane == Lane::Foreground {
             self.budget.on_foreground_arrival(now, &operation.cost, Self::rules(&self.policy));
         }
@@ -49,6 +50,21 @@ impl Mailbox {
             self.table.delay(key, not_before, Step::Delayed);
         } else {
             self.ready(now, key, End::Tail);
+        }
+        self.tell_full(lane);
+    }
+
+    /// Tells once when a lane fills up. It has to empty by a tenth before that is news again.
+    fn tell_full(&mut self, lane: Lane) {
+        let depth_max = self.depth_max(lane);
+        let depth = u32::try_from(self.table.lane(lane).len()).unwrap_or(u32::MAX);
+        let full = &mut self.full[index(lane)];
+        if depth >= depth_max && !*full {
+            *full = true;
+            let scope = self.budget.scope().clone();
+            self.events.push(Event::QueueFull { scope, lane, depth: depth_max });
+        } else if depth < depth_max - depth_max / 10 {
+            *full = false;
         }
     }
 

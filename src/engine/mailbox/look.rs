@@ -42,23 +42,21 @@ impl Mailbox {
             return Err(Refusal::CostAboveCapacity { constraint, cost, capacity });
         }
         self.check_room(now, operation.lane, coming)?;
-        let (earliest, constraint) = self.known_wait(now, operation);
-        if earliest >= operation.deadline {
-            return Err(Refusal::DeadlineTooEarly { earliest, constraint });
+        // An operator may lift a hold at any time, so it makes no deadline hopeless.
+        let hopeless = self.known_wait(now, operation, |wall| wall != Wall::Hold);
+        if hopeless.ready_at >= operation.deadline {
+            return Err(Refusal::DeadlineTooEarly { earliest: hopeless.ready_at, constraint: hopeless });
         }
-        match wait_max {
-            Some(most) if earliest > now.after(most) => {
-                Err(Refusal::WaitTooLong { retry_after: earliest.since(now), constraint })
-            }
-            _ => Ok(()),
+        let Some(most) = wait_max else { return Ok(()) };
+        let constraint = self.known_wait(now, operation, |_| true);
+        if constraint.ready_at > now.after(most) {
+            return Err(Refusal::WaitTooLong { retry_after: constraint.ready_at.since(now), constraint });
         }
+        Ok(())
     }
 
     fn check_room(&self, now: Timestamp, lane: Lane, coming: usize) -> Result<(), Refusal> {
-        let depth_max = match lane {
-            Lane::Foreground => self.policy.queue.foreground_max,
-            Lane::Background => self.policy.queue.background_max,
-        };
+        let depth_max = self.depth_max(lane);
         if self.table.lane(lane).len().saturating_add(coming) < depth_max as usize {
             return Ok(());
         }
@@ -67,8 +65,23 @@ impl Mailbox {
         Err(Refusal::QueueFull { retry_after: next.since(now), depth_max })
     }
 
-    /// The earliest instant by what is known now: its own, the scope's, and that of everything ahead of it.
-    fn known_wait(&self, now: Timestamp, operation: &Operation) -> (Timestamp, Constraint) {
+    /// The most operations that wait in a lane.
+    pub(super) fn depth_max(&self, lane: Lane) -> u32 {
+        match lane {
+            Lane::Foreground => self.policy.queue.foreground_max,
+            Lane::Background => self.policy.queue.background_max,
+        }
+    }
+
+    /// How long the oldest of a lane has waited.
+    #[must_use]
+    pub fn oldest_age(&self, now: Timestamp, lane: Lane) -> Option<Duration> {
+        self.table.lane(lane).oldest().map(|at| self.now.max(now).since(at))
+    }
+
+    /// What binds it by what is known now, among the walls that `counts` names: its own instant, the scope's
+    /// constraints, and everything ahead of it.
+    fn known_wait(&self, now: Timestamp, operation: &Operation, counts: impl Fn(Wall) -> bool) -> Constraint {
         let mut ahead = *self.table.queued_cost(Lane::Foreground);
         if operation.lane == Lane::Background {
             ahead.merge(self.table.queued_cost(Lane::Background));
@@ -81,14 +94,14 @@ impl Mailbox {
         };
         let mut latest = own;
         let mut keep = |constraint: Constraint| {
-            if constraint.ready_at > latest.ready_at {
+            if constraint.ready_at > latest.ready_at && counts(constraint.wall) {
                 latest = Constraint { binding: true, ..constraint };
             }
         };
         let rules = Self::rules(&self.policy);
         self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut keep);
         self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut keep);
-        (latest.ready_at, latest)
+        latest
     }
 
     /// Every constraint of an operation, or of the next send when `key` is `None`; the binding one is marked. Empty:
@@ -175,7 +188,7 @@ impl Mailbox {
         MailboxFacts {
             scope: self.budget.scope().clone(),
             waiting: per_lane(&|lane| u32::try_from(self.table.lane(lane).len()).unwrap_or(u32::MAX)),
-            oldest: Lane::ALL.map(|lane| self.table.lane(lane).oldest().map(|at| now.since(at))),
+            oldest: Lane::ALL.map(|lane| self.oldest_age(now, lane)),
             in_flight: self.budget.in_flight_per_lane(),
             concurrency: self.budget.concurrency(),
             windows: self.windows(now),

@@ -59,6 +59,8 @@ pub struct Mailbox {
     now: Timestamp,
     /// When the next send may be possible.
     pump_at: Timestamp,
+    /// Lanes that were told to be full and have not emptied by a tenth since.
+    full: [bool; 2],
     /// Resumptions that are under way.
     wave: Option<Wave>,
     /// The last wait that was told, so that one wait is one event.
@@ -88,6 +90,7 @@ impl Mailbox {
             events: Vec::new(),
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
+            full: [false, false],
             wave: None,
             told: None,
         }

@@ -8,14 +8,14 @@ use super::table::End;
 use super::{AskShared, Effect, Mailbox};
 use crate::engine::budget::{Grant, Wait};
 use crate::engine::constraint::Wall;
+use crate::engine::cost::CostSum;
 use crate::engine::event::Event;
 use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
 use crate::engine::policy::MailboxPolicy;
-use crate::engine::resume::Wave;
-use crate::engine::spread::Rate;
+use crate::engine::resume::{Pacer, Wave};
 use crate::engine::time::Timestamp;
 
 /// What the loop found.
@@ -206,10 +206,10 @@ impl Mailbox {
         });
         match last {
             Some(true) => {
-                let (waiting, base) = (self.waiting_count(), self.policy.resume.spread);
-                // A mailbox paces itself by its connections and its ledger, so the wave only tells.
-                let rate = self.budget.rate(now).unwrap_or(Rate { amount: 1, window: Duration::ZERO });
-                let planned = Wave::plan(self.budget.scope(), now, waiting, base, Some(rate));
+                // A mailbox is paced by its ledger and its connections, so the wave only tells.
+                let (lane, waiting) = self.everything_waiting();
+                let last_at = self.budget.last_of(now, lane, &waiting, Self::rules(&self.policy));
+                let planned = Wave::plan(self.budget.scope(), now, self.waiting_count(), Pacer::Budget { last_at });
                 self.wave = planned.map(|(wave, event)| {
                     self.events.push(event);
                     wave
@@ -241,6 +241,14 @@ impl Mailbox {
             _ => {}
         }
         self.events.push(Event::OperationDeferred { key, lane, constraint: wait.constraint, until });
+    }
+
+    /// The cost of everything queued, and the lane that the last of it is in.
+    fn everything_waiting(&self) -> (Lane, CostSum) {
+        let mut waiting = *self.table.queued_cost(Lane::Foreground);
+        waiting.merge(self.table.queued_cost(Lane::Background));
+        let last = if self.table.lane(Lane::Background).is_empty() { Lane::Foreground } else { Lane::Background };
+        (last, waiting)
     }
 
     pub(super) fn waiting_count(&self) -> u32 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{AskShared, Effect, Hold, HoldTarget, Input, Mailbox, Outcome, PastAttempt, Refusal, RestoredOperation};
 use crate::engine::constraint::Wall;
 use crate::engine::cost::{Cost, Unit};
+use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::policy::{DuplicatePolicy, MailboxPolicy, ScopePolicy};
@@ -40,13 +41,21 @@ struct Rig {
     outcomes: Vec<(OperationKey, Outcome)>,
     records: Vec<(OperationKey, Transition)>,
     others: Vec<Effect>,
+    events: Vec<Event>,
 }
 
 impl Rig {
     fn new(policy: MailboxPolicy) -> Self {
         let mailbox = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy));
-        let mut rig =
-            Self { mailbox, now: T0, sent: Vec::new(), outcomes: Vec::new(), records: Vec::new(), others: Vec::new() };
+        let mut rig = Self {
+            mailbox,
+            now: T0,
+            sent: Vec::new(),
+            outcomes: Vec::new(),
+            records: Vec::new(),
+            others: Vec::new(),
+            events: Vec::new(),
+        };
         rig.input(Input::AskShared(AskShared::OnTrouble));
         rig
     }
@@ -59,7 +68,7 @@ impl Rig {
                 Effect::Send { key, .. } | Effect::Grant { key } => self.sent.push(key),
                 Effect::Outcome { key, outcome } => self.outcomes.push((key, outcome)),
                 Effect::Record(record) => self.records.push((record.key, record.transition)),
-                Effect::Event(_) => {}
+                Effect::Event(event) => self.events.push(event),
                 other => self.others.push(other),
             }
         }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared, index};
 use crate::engine::budget::{Budget, Grant, Rules, Wait};
 use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::cost::CostSum;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Queued, Usable};
 use crate::engine::operation::{KeyMap, OperationKey};
-use crate::engine::resume::Wave;
+use crate::engine::resume::{Pacer, Wave};
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
 
@@ -113,8 +114,16 @@ impl Shared {
     pub(super) fn plan_wave(&mut self, now: Timestamp) {
         let is_shut = self.application.shut_until(now).is_some();
         if self.was_shut && !is_shut {
-            let (waiting, base) = (self.waiting_count(), self.policy.resume.spread);
-            let planned = Wave::plan(&Scope::Application, now, waiting, base, self.application.rate(now));
+            let pacer = match self.application.rate(now) {
+                None => Pacer::Wave { over: self.policy.resume.spread },
+                Some(_) => {
+                    let mut waiting = CostSum::default();
+                    self.waiting.values().for_each(|claimant| waiting.add(&claimant.cost));
+                    let rules = Rules::from(&*self.policy);
+                    Pacer::Budget { last_at: self.application.last_of(now, Lane::Background, &waiting, rules) }
+                }
+            };
+            let planned = Wave::plan(&Scope::Application, now, self.waiting_count(), pacer);
             self.wave = planned.map(|(wave, event)| {
                 self.events.push(event);
                 wave

@@ -154,3 +154,34 @@ fn an_input_about_an_operation_that_is_not_here_changes_nothing() {
     rig.answer(1, Verdict::Accepted);
     assert_eq!(rig.outcomes.len(), 1, "an answer that comes twice counts once");
 }
+
+#[test]
+fn a_suspended_mailbox_still_takes_operations_in() {
+    let mut rig = Rig::new(policy(&["50 requests / 1m"], 1));
+    rig.submit(1, Lane::Foreground);
+    rig.answer(1, Verdict::Permanent { of: Subject::Account });
+    let next = rig.operation(2, Lane::Foreground);
+    assert_eq!(rig.mailbox.check(rig.now, &next, None), Ok(()), "a person may resume it before the deadline");
+    let impatient = rig.mailbox.check(rig.now, &next, Some(Duration::from_secs(60)));
+    assert!(matches!(impatient, Err(Refusal::WaitTooLong { .. })), "{impatient:?}");
+}
+
+#[test]
+fn a_lane_that_fills_up_is_told_once_until_it_has_emptied_by_a_tenth() {
+    let mut policy = policy(&["1 requests / 1h"], 4);
+    policy.queue.foreground_max = 10;
+    let mut rig = Rig::new(policy);
+    for key in 1..=11 {
+        rig.submit(key, Lane::Foreground);
+    }
+    rig.input(Input::Cancel { key: OperationKey(11) });
+    rig.submit(12, Lane::Foreground);
+    let full =
+        |rig: &Rig| rig.events.iter().filter(|event| matches!(event, Event::QueueFull { depth: 10, .. })).count();
+    assert_eq!(full(&rig), 1);
+    for key in [12, 10, 9] {
+        rig.input(Input::Cancel { key: OperationKey(key) });
+    }
+    (20..=22).for_each(|key| rig.submit(key, Lane::Foreground));
+    assert_eq!(full(&rig), 2);
+}
