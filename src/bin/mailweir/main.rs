@@ -1,6 +1,7 @@
 //! The `mailweir` program. Each command has a file of its own; this one only reads the command line.
 
 mod check;
+mod demo;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,8 @@ struct Arguments {
 enum Command {
     /// Check a configuration and print what its limits come to
     Check(check::Check),
+    /// Run the main job on this machine: a local upstream, a campaign, people, one throttle
+    Demo(demo::Demo),
 }
 
 /// Ends with 0 when all is well, with 2 when what was handed in is wrong (clap's own answer to a bad command line),
@@ -25,5 +28,6 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Check(check) => check.run(),
+        Command::Demo(demo) => demo.run(),
     }
 }

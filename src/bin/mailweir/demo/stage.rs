@@ -1,0 +1,160 @@
+//! The upstream, the transport and the scheduler, wired as a service would wire them.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mailweir::clock::{Clock, SystemClock};
+use mailweir::config::{Config, ConfigError};
+use mailweir::engine::limit::LimitError;
+use mailweir::engine::{Limit, Ratio, Scope, ScopeKind, Timestamp};
+use mailweir::scheduler::Events;
+use mailweir::store::MemoryStore;
+use mailweir::telemetry::EventKind;
+use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
+use mailweir::upstream::http::{ServerOptions, UpstreamServer};
+use mailweir::upstream::{
+    Algorithm, Arrival, Block, ConcurrencyLimit, Latency, LogNormal, Model, Refusals, Upstream, UpstreamLimit,
+};
+use mailweir::{Scheduler, SchedulerHandle};
+use tokio::task::JoinHandle;
+
+use super::drive::Run;
+use super::plan::Plan;
+
+/// The upstream's calendar is fixed before it listens, so the start lies this far ahead: enough for a slow machine.
+const LEAD: Duration = Duration::from_secs(2);
+/// The tenant that the transport signs in at.
+const TENANT: &str = "contoso";
+
+/// What runs.
+pub(crate) struct Stage {
+    pub(crate) clock: Arc<SystemClock>,
+    /// When the plan begins.
+    pub(crate) start: Timestamp,
+    pub(crate) handle: SchedulerHandle,
+    pub(crate) url: String,
+    config: Config,
+    limits: Vec<UpstreamLimit>,
+    scheduler: Scheduler,
+    server: UpstreamServer,
+    cooldowns: JoinHandle<Cooldowns>,
+}
+
+/// What is left when everything has stopped.
+pub(crate) struct Played {
+    pub(crate) run: Run,
+    pub(crate) start: Timestamp,
+    /// The true configuration: the scheduler's own may have been told more.
+    pub(crate) config: Config,
+    /// What the upstream enforced.
+    pub(crate) limits: Vec<UpstreamLimit>,
+    pub(crate) log: Vec<Arrival>,
+    pub(crate) cooldowns: Cooldowns,
+}
+
+/// The breakers that opened.
+#[derive(Debug, Default)]
+pub(crate) struct Cooldowns {
+    pub(crate) scopes: Vec<Scope>,
+    /// Events that came faster than they were read.
+    pub(crate) missed: u64,
+}
+
+/// The configuration of the demo: the preset that `config/demo.toml` is.
+pub(crate) fn config() -> Result<Config, ConfigError> {
+    Config::preset("demo")
+}
+
+impl Stage {
+    /// Starts everything; the scheduler is told `declared` percent of the mailbox's limits.
+    pub(crate) async fn open(
+        plan: &Plan,
+        config: Config,
+        clock: Arc<SystemClock>,
+        declared: u32,
+    ) -> Result<Self, Box<dyn Error>> {
+        let start = clock.now().after(LEAD);
+        let model = model(plan, &config, start);
+        let limits = model.limits.clone();
+        let read = Arc::clone(&clock);
+        let server = UpstreamServer::start(Upstream::new(model, plan.seed), move || read.now()).await?;
+        let known = ServerOptions::default();
+        let credentials = Credentials::new(TENANT, known.client_id, known.client_secret).authority(server.url());
+        let options = GraphOptions::default().base_url(server.url());
+        let transport = GraphTransport::new(credentials, options, Arc::<SystemClock>::clone(&clock))?;
+        transport.check().await?;
+        let told = told(config.clone(), declared)?;
+        let builder =
+            Scheduler::builder(told, transport).store(MemoryStore::new()).clock(Arc::<SystemClock>::clone(&clock));
+        let scheduler = builder.seeds([plan.seed, 1]).start().await?;
+        let handle = scheduler.handle();
+        let cooldowns = tokio::spawn(count_cooldowns(handle.events()));
+        Ok(Self { url: server.url(), clock, start, handle, config, limits, scheduler, server, cooldowns })
+    }
+
+    /// What the upstream enforces, for people.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = String> {
+        self.config.mailbox.limits.iter().map(ToString::to_string)
+    }
+
+    /// Stops everything, in order, and reads the log.
+    pub(crate) async fn close(self, run: Run) -> Played {
+        self.scheduler.shutdown().await;
+        drop(self.handle);
+        let cooldowns = self.cooldowns.await.unwrap_or_default();
+        let upstream = self.server.upstream();
+        // First the server: what is still on its way to the upstream belongs into the log.
+        self.server.shutdown().await;
+        let log = upstream.lock().map(|upstream| upstream.log().iter().cloned().collect()).unwrap_or_default();
+        Played { run, start: self.start, config: self.config, limits: self.limits, log, cooldowns }
+    }
+}
+
+/// The provider: the declared limits, counted the strictest way that is known (profile A: rolling, refusals count).
+fn model(plan: &Plan, config: &Config, start: Timestamp) -> Model {
+    let declared = |scope, limits: &[Limit]| {
+        let limits = limits.iter().map(|limit| UpstreamLimit::declared(scope, limit, Algorithm::Rolling));
+        limits.collect::<Vec<_>>()
+    };
+    let mut limits = declared(ScopeKind::Mailbox, &config.mailbox.limits);
+    limits.extend(declared(ScopeKind::Application, &config.application.limits));
+    let mut model = Model::new(limits);
+    model.refusals = Refusals::Counted;
+    model.concurrency =
+        config.mailbox.concurrency.iter().map(|most| ConcurrencyLimit::new(ScopeKind::Mailbox, most.get())).collect();
+    let way = LogNormal::new(Duration::from_millis(4), Ratio::percent(50));
+    model.latency = Latency {
+        up: way,
+        service: LogNormal::new(Duration::from_millis(40), Ratio::percent(50)),
+        down: way,
+        refusal: Duration::from_millis(10),
+        longest: Duration::from_secs(1),
+    };
+    model.blocks = vec![Block {
+        scope: Scope::Mailbox(plan.mailboxes[plan.throttle.mailbox].into()),
+        from: start.after(plan.throttle.from),
+        until: start.after(plan.throttle.until),
+    }];
+    model
+}
+
+/// The configuration that the scheduler gets.
+fn told(config: Config, percent: u32) -> Result<Config, LimitError> {
+    let raise = |limit: &Limit| Limit::new(limit.amount() * u64::from(percent) / 100, limit.unit(), limit.window());
+    let limits = config.mailbox.limits.iter().map(raise).collect::<Result<Vec<_>, _>>()?;
+    Ok(if percent == 100 { config } else { config.mailbox_limits(limits) })
+}
+
+async fn count_cooldowns(mut events: Events) -> Cooldowns {
+    let mut cooldowns = Cooldowns::default();
+    while let Some(event) = events.next().await {
+        match event.map(|event| event.kind) {
+            Ok(EventKind::BreakerOpened { scope, .. }) => cooldowns.scopes.push(scope),
+            Ok(EventKind::ShutdownFinished { .. }) => break,
+            Ok(_) => {}
+            Err(missed) => cooldowns.missed += missed.0,
+        }
+    }
+    cooldowns
+}
