@@ -78,7 +78,7 @@ fn ctrl_c_ends_it_at_once_and_still_tells_what_was_found() {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
     assert!(killed.success());
     // Read to the end, so that nothing it still says blocks it.
-    drop(lines.map_while(Result::ok).count());
+    let _ = lines.map_while(Result::ok).count();
     let mut out = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

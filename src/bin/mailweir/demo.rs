@@ -47,8 +47,8 @@ pub(crate) struct Demo {
     /// How long people arrive, in seconds; the campaign grows with it
     #[arg(long, default_value_t = 36, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(12..=600))]
     seconds: u32,
-    /// The limits that the scheduler is told, in percent of the upstream's. For tests: above 100 the invariants have
-    /// to break.
+    /// The limits that the scheduler is told, in percent of those that the upstream keeps. For tests: well above 100
+    /// the invariants have to break.
     #[arg(long, default_value_t = 100, value_name = "PERCENT", hide = true, value_parser = clap::value_parser!(u32).range(100..=1_000))]
     declared: u32,
 }
@@ -69,13 +69,14 @@ impl Demo {
 
     async fn play(self) -> Result<ExitCode, Box<dyn Error>> {
         let clock = Arc::new(SystemClock::new());
-        let config = stage::config()?;
-        let plan = Plan::new(&config, self.seed, self.seconds)?;
-        let stage = Stage::open(&plan, config, Arc::clone(&clock), self.declared).await?;
+        let told = stage::config()?;
+        let kept = stage::kept(&told, self.declared)?;
+        let plan = Plan::new(&kept, self.seed, self.seconds)?;
+        let stage = Stage::open(&plan, told, kept, Arc::clone(&clock)).await?;
         let watch = Watch::start(&plan, &stage)?;
         let run = drive::run(&plan, &stage, &watch).await;
-        watch.finish();
         let played = stage.close(run).await;
+        watch.finish();
         let facts = Facts::new(&plan, &played);
         let shown = if self.json { facts.json() } else { table::text(&facts) };
         // A reader that went away early (`| head`) is no mistake.

@@ -12,9 +12,10 @@ use super::stage::Played;
 /// Most 429s while the upstream refuses a mailbox with Retry-After: the requests in flight when it began (at most the
 /// concurrency of 4, one episode), and one probe.
 const REFUSED_IN_THROTTLE_MAX: usize = 5;
-/// Longest foreground p99 away from the throttle, in milliseconds: half of the shortest window. Without the reserve it
-/// is a whole window and more.
-const FOREGROUND_P99_MS_MAX: u128 = 1_500;
+/// Longest foreground p99 away from the throttle, in milliseconds: less than the shortest window. On an idle machine it
+/// is some 30 ms, with a dozen demos at once on two cores more than a second; behind the campaign it would be its whole
+/// length.
+const FOREGROUND_P99_MS_MAX: u128 = 2_000;
 
 /// One of them.
 #[derive(Debug, Serialize)]
@@ -44,7 +45,7 @@ pub(crate) fn judge(facts: &Facts, played: &Played) -> Vec<Invariant> {
         invariant("nothing sent twice", all.duplicates == 0, all.duplicates),
         invariant("nothing lost", all.lost == 0, all.lost),
         invariant(
-            "people wait 1.5 s at most (p99)",
+            "people wait 2 s at most (p99)",
             p99.is_some_and(|p99| p99 <= FOREGROUND_P99_MS_MAX),
             p99.map_or("nobody came".to_owned(), |p99| format!("{p99} ms")),
         ),

@@ -63,7 +63,7 @@ impl Plan {
             emails.extend(people(place, limit, span, seed)?);
         }
         let throttle = Throttle { mailbox: 0, from: span / 3, until: span / 3 + span / 6 };
-        let length_max = span + (span / 2).max(Duration::from_secs(18));
+        let length_max = span + (span / 2).max(Duration::from_secs(12));
         Ok(Self { seed, mailboxes: MAILBOXES, emails, throttle, length_max })
     }
 

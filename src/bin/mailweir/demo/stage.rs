@@ -45,7 +45,7 @@ pub(crate) struct Stage {
 pub(crate) struct Played {
     pub(crate) run: Run,
     pub(crate) start: Timestamp,
-    /// The true configuration: the scheduler's own may have been told more.
+    /// The true configuration: the scheduler may have been told another.
     pub(crate) config: Config,
     /// What the upstream enforced.
     pub(crate) limits: Vec<UpstreamLimit>,
@@ -66,16 +66,23 @@ pub(crate) fn config() -> Result<Config, ConfigError> {
     Config::preset("demo")
 }
 
+/// The same with the mailbox's limits that the upstream keeps when the scheduler is told `declared` percent of them.
+pub(crate) fn kept(told: &Config, declared: u32) -> Result<Config, LimitError> {
+    let keep = |limit: &Limit| Limit::new(limit.amount() * 100 / u64::from(declared), limit.unit(), limit.window());
+    let limits = told.mailbox.limits.iter().map(keep).collect::<Result<Vec<_>, _>>()?;
+    Ok(if declared == 100 { told.clone() } else { told.clone().mailbox_limits(limits) })
+}
+
 impl Stage {
-    /// Starts everything; the scheduler is told `declared` percent of the mailbox's limits.
+    /// Starts everything: a scheduler that was `told` one configuration, an upstream whose limits are those of `kept`.
     pub(crate) async fn open(
         plan: &Plan,
-        config: Config,
+        told: Config,
+        kept: Config,
         clock: Arc<SystemClock>,
-        declared: u32,
     ) -> Result<Self, Box<dyn Error>> {
         let start = clock.now().after(LEAD);
-        let model = model(plan, &config, start);
+        let model = model(plan, &kept, start);
         let limits = model.limits.clone();
         let read = Arc::clone(&clock);
         let server = UpstreamServer::start(Upstream::new(model, plan.seed), move || read.now()).await?;
@@ -84,13 +91,12 @@ impl Stage {
         let options = GraphOptions::default().base_url(server.url());
         let transport = GraphTransport::new(credentials, options, Arc::<SystemClock>::clone(&clock))?;
         transport.check().await?;
-        let told = told(config.clone(), declared)?;
         let builder =
             Scheduler::builder(told, transport).store(MemoryStore::new()).clock(Arc::<SystemClock>::clone(&clock));
         let scheduler = builder.seeds([plan.seed, 1]).start().await?;
         let handle = scheduler.handle();
         let cooldowns = tokio::spawn(count_cooldowns(handle.events()));
-        Ok(Self { url: server.url(), clock, start, handle, config, limits, scheduler, server, cooldowns })
+        Ok(Self { url: server.url(), clock, start, handle, config: kept, limits, scheduler, server, cooldowns })
     }
 
     /// What the upstream enforces, for people.
@@ -137,13 +143,6 @@ fn model(plan: &Plan, config: &Config, start: Timestamp) -> Model {
         until: start.after(plan.throttle.until),
     }];
     model
-}
-
-/// The configuration that the scheduler gets.
-fn told(config: Config, percent: u32) -> Result<Config, LimitError> {
-    let raise = |limit: &Limit| Limit::new(limit.amount() * u64::from(percent) / 100, limit.unit(), limit.window());
-    let limits = config.mailbox.limits.iter().map(raise).collect::<Result<Vec<_>, _>>()?;
-    Ok(if percent == 100 { config } else { config.mailbox_limits(limits) })
 }
 
 async fn count_cooldowns(mut events: Events) -> Cooldowns {

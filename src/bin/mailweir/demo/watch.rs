@@ -20,8 +20,8 @@ use super::drive::Progress;
 use super::plan::Plan;
 use super::stage::Stage;
 
-/// What is shown unless `RUST_LOG` says otherwise: state changes.
-const FILTER: &str = "warn,mailweir=info";
+/// What is shown unless `RUST_LOG` says otherwise: breaker transitions, and what nobody should miss.
+const FILTER: &str = "warn,mailweir::breaker=info";
 /// Where there is no terminal, a line this often.
 const LINE_EVERY_S: u64 = 5;
 
