@@ -46,8 +46,8 @@ pub(crate) fn judge(facts: &Facts, played: &Played) -> Vec<Invariant> {
         invariant("nothing lost", all.lost == 0, all.lost),
         invariant(
             "people wait 2 s at most (p99)",
-            p99.is_some_and(|p99| p99 <= FOREGROUND_P99_MS_MAX),
-            p99.map_or("nobody came".to_owned(), |p99| format!("{p99} ms")),
+            p99.is_none_or(|p99| p99 <= FOREGROUND_P99_MS_MAX),
+            p99.map_or("nobody came yet".to_owned(), |p99| format!("{p99} ms")),
         ),
     ];
     if played.run.ending != Ending::Interrupted {

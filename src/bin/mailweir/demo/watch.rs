@@ -98,7 +98,8 @@ fn introduction(plan: &Plan, stage: &Stage, [people, campaign]: [usize; 2]) -> S
         "{mailboxes} mailboxes, each with {limits}\n\
          a campaign of {campaign} emails in the background, {people} people in the foreground, seed {seed}\n\
          one throttle: {throttled} is refused from {from} s to {until} s\n\
-         upstream: {url}, Graph's wire format; outbox: memory, so it ends with this process\n\n",
+         upstream: {url}, with Graph's wire format\n\
+         outbox: memory, so it ends with this process\n\n",
         mailboxes = plan.mailboxes.len(),
         limits = stage.limits().collect::<Vec<_>>().join(", "),
         seed = plan.seed,
