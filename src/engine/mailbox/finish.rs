@@ -157,10 +157,11 @@ impl Mailbox {
         let at = now.after(backoff(policy, operation.id_hash, operation.attempts).max(at_least));
         let spent = operation.attempts >= policy.attempts_max.get() || at >= operation.deadline;
         entry.apply(transition);
+        // Recorded even if it is the last: a store that checks transitions sees every one of them.
+        self.record(now, key, transition, (!spent).then_some(at));
         if spent {
             self.exhaust(now, key, Transition::Exhaust);
         } else {
-            self.record(now, key, transition, Some(at));
             self.again(now, key, Some(at));
         }
     }
@@ -281,6 +282,7 @@ impl Mailbox {
             if let Some(entry) = self.table.get_mut(key) {
                 entry.apply(Transition::Enqueue);
             }
+            self.record(now, key, Transition::Enqueue, None);
         }
         self.exhaust(now, key, Transition::Exhaust);
     }
