@@ -5,20 +5,21 @@
 //! is survive a crash. Final operations are kept up to a bound and then forgotten, oldest first: their ids can be used
 //! again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHashMap;
 use futures::future::{BoxFuture, FutureExt, ready};
 
+use super::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
 use super::{
     AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::Transition;
-use crate::engine::{OperationKey, OperationState, Timestamp};
+use crate::engine::{Cost, OperationKey, OperationState, Timestamp};
 
 /// Operations that are not final, at most, unless said otherwise.
 const LIVE_MAX: usize = 2_000_000;
@@ -51,6 +52,7 @@ struct Row {
 /// One attempt row. A voided one is removed: no byte left the machine.
 struct Tried {
     attempt: u32,
+    cost: Cost,
     claimed_at: Timestamp,
     finished_at: Option<Timestamp>,
 }
@@ -98,7 +100,14 @@ impl fmt::Debug for MemoryStore {
 impl Rows {
     /// Stores the whole batch or, when there is no room for all of it, nothing.
     fn insert_all(&mut self, batch: Vec<NewOperation>) -> Result<Vec<Inserted>, StoreError> {
-        let fresh = batch.iter().filter(|new| !self.by_id.contains_key(&new.id)).count();
+        let mut fresh = HashSet::new();
+        for new in &batch {
+            let is_new = !self.by_id.contains_key(&new.id) && fresh.insert(&*new.id);
+            if is_new && self.by_key.contains_key(&new.key) {
+                return Err(taken_key(new.key));
+            }
+        }
+        let fresh = fresh.len();
         if self.by_key.len() - self.finals.len() + fresh > self.live_max {
             return Err(StoreError::Full { bound: format!("{} live operations", self.live_max) });
         }
@@ -114,40 +123,42 @@ impl Rows {
             };
         }
         self.last_key = self.last_key.max(Some(new.key));
-        self.counts[slot(OperationState::Admitted)] += 1;
         self.by_id.insert(Arc::clone(&new.id), new.key);
-        self.by_key.insert(new.key, Row::admitted(new));
+        let (key, row) = (new.key, Row::new(new));
+        self.counts[slot(row.record.state)] += 1;
+        self.by_key.insert(key, row);
         Inserted::New
     }
 
     fn claim(&mut self, claim: Claim) -> Option<Email> {
-        let row = self.by_key.get_mut(&claim.key).filter(|row| !row.record.state.is_final())?;
-        let email = row.email.clone()?;
-        if !row.attempts.iter().any(|tried| tried.attempt == claim.attempt) {
-            row.attempts.push(Tried { attempt: claim.attempt, claimed_at: claim.at, finished_at: None });
-        }
+        let row = self.by_key.get_mut(&claim.key)?;
         let before = row.record.state;
-        row.record.rows = row.record.rows.max(claim.attempt);
-        row.record.state = OperationState::Attempting;
-        row.record.changed_at = claim.at;
-        row.record.next_at = None;
+        match row.seen().claim(claim.attempt) {
+            ClaimRule::Refuse => return None,
+            ClaimRule::Repeat => {}
+            ClaimRule::Write => row.claim(&claim),
+        }
+        let email = row.email.clone();
         self.moved(before, OperationState::Attempting);
-        Some(email)
+        email
     }
 
-    fn record(&mut self, record: &Record) {
-        let Some(row) = self.by_key.get_mut(&record.key) else { return };
+    fn record(&mut self, record: &Record) -> Result<(), StoreError> {
+        let Some(row) = self.by_key.get_mut(&record.key) else { return Ok(()) };
         let before = row.record.state;
-        if before.is_final() && !matches!(record.transition, Transition::Release | Transition::Discard) {
-            return;
+        match row.seen().record(record).map_err(|illegal| impossible(record.key, illegal))? {
+            RecordRule::Skip => return Ok(()),
+            RecordRule::Apply => row.apply(record),
         }
-        row.apply(record);
         self.moved(before, record.state);
         match (before.is_final(), record.state.is_final()) {
             (false, true) => self.retire(record.key, record.state),
             (true, false) => self.finals.retain(|key| *key != record.key),
-            _ => {}
+            // A person has discarded it.
+            (true, true) => self.strip(record.key),
+            (false, false) => {}
         }
+        Ok(())
     }
 
     /// Counts one change of state.
@@ -158,8 +169,8 @@ impl Rows {
 
     /// Takes a final operation's email off it, and forgets the oldest final one above the bound.
     fn retire(&mut self, key: OperationKey, state: OperationState) {
-        if let Some(row) = self.by_key.get_mut(&key).filter(|_| state != OperationState::Quarantined) {
-            row.email = None;
+        if state != OperationState::Quarantined {
+            self.strip(key);
         }
         self.finals.push_back(key);
         while self.finals.len() > self.final_max {
@@ -167,6 +178,12 @@ impl Rows {
             self.by_id.remove(&row.record.id);
             let slot = slot(row.record.state);
             self.counts[slot] = self.counts[slot].saturating_sub(1);
+        }
+    }
+
+    fn strip(&mut self, key: OperationKey) {
+        if let Some(row) = self.by_key.get_mut(&key) {
+            row.email = None;
         }
     }
 
@@ -191,35 +208,32 @@ impl Rows {
 }
 
 impl Row {
-    fn admitted(new: NewOperation) -> Self {
-        let record = OperationRecord {
-            key: new.key,
-            id: new.id,
-            mailbox: new.mailbox,
-            lane: new.lane,
-            tenant: new.tenant,
-            campaign: new.campaign,
-            cost: new.cost,
-            state: OperationState::Admitted,
-            submitted_at: new.submitted_at,
-            not_before: new.not_before,
-            deadline: new.deadline,
-            changed_at: new.submitted_at,
-            next_at: None,
-            attempts: 0,
-            rows: 0,
-            last_status: None,
-            provider_id: None,
-        };
+    fn new(new: NewOperation) -> Self {
+        let record = new.first_row();
         Self { record, fingerprint: new.fingerprint, email: Some(new.email), attempts: Vec::new() }
     }
 
+    const fn seen(&self) -> Seen {
+        let OperationRecord { state, changed_at, attempts, rows, .. } = self.record;
+        Seen { state, changed_at, attempts, rows }
+    }
+
+    fn claim(&mut self, claim: &Claim) {
+        self.attempts.push(Tried { attempt: claim.attempt, cost: claim.cost, claimed_at: claim.at, finished_at: None });
+        self.record.rows = claim.attempt;
+        self.record.state = OperationState::Attempting;
+        self.record.changed_at = claim.at;
+        self.record.next_at = None;
+    }
+
     fn apply(&mut self, record: &Record) {
-        if record.transition == Transition::Void {
-            self.attempts.pop();
-        } else if let Some(tried) = self.attempts.last_mut().filter(|_| self.record.state == OperationState::Attempting)
-        {
-            tried.finished_at.get_or_insert(record.at);
+        if self.record.state == OperationState::Attempting {
+            match (record.transition, self.attempts.last_mut()) {
+                (Transition::Void, _) => drop(self.attempts.pop()),
+                // It is not known to have ended: its charge counts from its claim.
+                (Transition::Lose, _) | (_, None) => {}
+                (_, Some(tried)) => tried.finished_at = Some(record.at),
+            }
         }
         self.record.state = record.state;
         self.record.changed_at = record.at;
@@ -240,7 +254,7 @@ impl Tried {
             mailbox: Arc::clone(&of.mailbox),
             lane: of.lane,
             tenant: of.tenant.clone(),
-            cost: of.cost,
+            cost: self.cost,
             claimed_at: self.claimed_at,
             finished_at: self.finished_at,
         }
@@ -272,8 +286,9 @@ impl Store for MemoryStore {
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
         let mut rows = self.rows();
-        batch.iter().for_each(|record| rows.record(record));
-        ready(Ok(())).boxed()
+        // The others are done; the first that contradicts is told.
+        let told: Vec<_> = batch.iter().map(|record| rows.record(record)).collect();
+        ready(told.into_iter().collect()).boxed()
     }
 
     fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {

@@ -7,6 +7,7 @@
 //! inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
 mod memory;
+mod rules;
 
 pub use memory::MemoryStore;
 
@@ -46,6 +47,33 @@ pub struct NewOperation {
     pub deadline: Timestamp,
     /// What to send.
     pub email: Email,
+}
+
+impl NewOperation {
+    /// Its row as it is first written: in its lane, or admitted where it has to wait for its instant first.
+    #[must_use]
+    pub fn first_row(&self) -> OperationRecord {
+        let waits = self.not_before > self.submitted_at;
+        OperationRecord {
+            key: self.key,
+            id: Arc::clone(&self.id),
+            mailbox: Arc::clone(&self.mailbox),
+            lane: self.lane,
+            tenant: self.tenant.clone(),
+            campaign: self.campaign.clone(),
+            cost: self.cost,
+            state: if waits { OperationState::Admitted } else { OperationState::Queued },
+            submitted_at: self.submitted_at,
+            not_before: self.not_before,
+            deadline: self.deadline,
+            changed_at: self.submitted_at,
+            next_at: None,
+            attempts: 0,
+            rows: 0,
+            last_status: None,
+            provider_id: None,
+        }
+    }
 }
 
 /// What became of one insert.
@@ -163,6 +191,18 @@ pub enum StoreError {
     #[error("the store is damaged or not ours: {reason}")]
     Damaged {
         /// What is wrong.
+        reason: String,
+    },
+    /// It is sound and cannot be used as it is: read-only, or written by a newer version.
+    #[error("the store cannot be used: {reason}")]
+    Unusable {
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// What was asked contradicts what is stored. Everything else of the batch is done.
+    #[error("the store holds something else: {reason}")]
+    Contradiction {
+        /// What contradicts what.
         reason: String,
     },
 }
