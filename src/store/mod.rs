@@ -8,8 +8,14 @@
 
 mod memory;
 mod rules;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use memory::MemoryStore;
+#[cfg(all(feature = "sqlite", feature = "test-util"))]
+pub use sqlite::{CommitPoint, CommitProbe, Fate};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{PayloadRetention, SqliteOptions, SqliteStore};
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,0 +1,128 @@
+//! What an SQLite outbox keeps, for how long, and where it ends.
+//!
+//! Every bound stands here with its unit. The defaults suit one busy service: what a person may still ask about is
+//! kept for a week, and what has ended costs no mail its place.
+
+use std::time::Duration;
+
+/// What becomes of an email's bytes when its operation has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PayloadRetention {
+    /// Removed in the transaction that ends it.
+    Remove,
+    /// Kept for a while: for support, or to be sent once more by hand.
+    Keep {
+        /// How long after the end.
+        span: Duration,
+        /// At most this many emails; the oldest go first.
+        count_max: u64,
+    },
+}
+
+/// Options of an SQLite outbox.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SqliteOptions {
+    /// Operations that are live or quarantined, at most; a submission above it is refused.
+    pub live_max: u64,
+    /// Operations that have ended, at most; the oldest are forgotten first. Quarantined ones wait for a person.
+    pub ended_max: u64,
+    /// How long an operation that has ended can be asked about. Its id can be used again afterwards.
+    pub ended_for: Duration,
+    /// How long attempts are kept. Budgets are rebuilt from them: at least twice the longest window of any limit.
+    pub attempts_for: Duration,
+    /// What becomes of an email's bytes at the end. They never outlive their operation's row.
+    pub payloads: PayloadRetention,
+    /// Bytes of the file, at most; `None`: as large as its disk allows. The write-ahead log comes on top.
+    pub file_bytes_max: Option<u64>,
+    /// How long opening waits for another process to let go of the file.
+    pub lock_wait: Duration,
+    /// How long a write waits for a transaction of another program, such as the `sqlite3` shell.
+    pub busy_wait: Duration,
+    /// Looks at every commit, and can make one fail.
+    #[cfg(feature = "test-util")]
+    pub commit_probe: Option<super::probe::CommitProbe>,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+impl SqliteOptions {
+    /// The defaults.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            live_max: 2_000_000,
+            ended_max: 1_000_000,
+            ended_for: DAY.saturating_mul(7),
+            attempts_for: DAY.saturating_mul(8),
+            payloads: PayloadRetention::Remove,
+            file_bytes_max: None,
+            lock_wait: Duration::from_secs(1),
+            busy_wait: Duration::from_secs(5),
+            #[cfg(feature = "test-util")]
+            commit_probe: None,
+        }
+    }
+
+    /// With another bound on live operations.
+    #[must_use]
+    pub fn live_max(self, live_max: u64) -> Self {
+        Self { live_max, ..self }
+    }
+
+    /// With another bound on operations that have ended.
+    #[must_use]
+    pub fn ended_max(self, ended_max: u64) -> Self {
+        Self { ended_max, ..self }
+    }
+
+    /// With another time for which an ended operation can be asked about.
+    #[must_use]
+    pub fn ended_for(self, ended_for: Duration) -> Self {
+        Self { ended_for, ..self }
+    }
+
+    /// With another time for which attempts are kept.
+    #[must_use]
+    pub fn attempts_for(self, attempts_for: Duration) -> Self {
+        Self { attempts_for, ..self }
+    }
+
+    /// With another rule for the bytes of what has ended.
+    #[must_use]
+    pub fn payloads(self, payloads: PayloadRetention) -> Self {
+        Self { payloads, ..self }
+    }
+
+    /// With a bound on the file.
+    #[must_use]
+    pub fn file_bytes_max(self, file_bytes_max: u64) -> Self {
+        Self { file_bytes_max: Some(file_bytes_max), ..self }
+    }
+
+    /// With another wait for the file's lock.
+    #[must_use]
+    pub fn lock_wait(self, lock_wait: Duration) -> Self {
+        Self { lock_wait, ..self }
+    }
+
+    /// With another wait for other programs' transactions.
+    #[must_use]
+    pub fn busy_wait(self, busy_wait: Duration) -> Self {
+        Self { busy_wait, ..self }
+    }
+
+    /// With something that looks at every commit.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn commit_probe(self, probe: super::probe::CommitProbe) -> Self {
+        Self { commit_probe: Some(probe), ..self }
+    }
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

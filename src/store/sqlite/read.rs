@@ -1,0 +1,190 @@
+//! Questions: one operation, many of them, everything that is not over.
+//!
+//! A query never walks what it does not answer with. Each index ends in state, lane and key, so one state and one lane
+//! of a mailbox are one run in order of key, oldest first; a query that leaves state or lane open takes the first rows
+//! of each such run and merges them. A query by tenant alone does so for each mailbox of the tenant.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::Fault;
+use super::names::{self, Names};
+use super::row;
+use super::tally;
+use crate::email::Email;
+use crate::engine::{Lane, OperationKey, OperationState, Timestamp};
+use crate::store::{OperationQuery, OperationRecord, Recovery};
+
+/// Which index a query goes by.
+enum Way {
+    /// No further condition.
+    State,
+    /// Of this mailbox.
+    Mailbox(i64),
+    /// Of this tenant, in these mailboxes.
+    Tenant(i64, Vec<i64>),
+}
+
+/// One operation by its id.
+pub(super) fn operation(connection: &Connection, id: &str) -> Result<Option<OperationRecord>, Fault> {
+    let mut statement = connection.prepare(&format!("SELECT {} FROM operation WHERE id = ?1", row::OPERATION))?;
+    let mut rows = statement.query([id])?;
+    let mut names = Names::default();
+    rows.next()?.map(|found| row::operation(found, connection, &mut names)).transpose()
+}
+
+/// The email of one operation, while it is there and not over.
+pub(super) fn email(connection: &Connection, key: OperationKey) -> Result<Option<Email>, Fault> {
+    let mut statement = connection.prepare(
+        "SELECT p.sender, p.recipients, p.mime FROM payload p JOIN operation o ON o.key = p.key
+         WHERE p.key = ?1 AND o.state NOT BETWEEN 5 AND 8",
+    )?;
+    let mut rows = statement.query([row::number(key.0)])?;
+    rows.next()?.map(row::email).transpose()
+}
+
+/// Operations that `query` wants, oldest first, all as of one instant.
+pub(super) fn operations(connection: &Connection, query: &OperationQuery) -> Result<Vec<OperationRecord>, Fault> {
+    let transaction = connection.unchecked_transaction()?;
+    let Some(way) = way(connection, query)? else { return Ok(Vec::new()) };
+    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+    let mut keys = keys(connection, query, &way, limit)?;
+    keys.sort_unstable();
+    keys.truncate(query.limit);
+    let mut statement = connection.prepare(&format!("SELECT {} FROM operation WHERE key = ?1", row::OPERATION))?;
+    let mut names = Names::default();
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        let mut rows = statement.query([key])?;
+        if let Some(operation) = rows.next()? {
+            found.push(row::operation(operation, connection, &mut names)?);
+        }
+    }
+    drop(statement);
+    transaction.finish()?;
+    Ok(found)
+}
+
+/// The index to go by; `None` when nothing can match because a name was never stored.
+fn way(connection: &Connection, query: &OperationQuery) -> Result<Option<Way>, Fault> {
+    let mailbox = match &query.mailbox {
+        None => None,
+        Some(mailbox) => match names::find(connection, mailbox)? {
+            None => return Ok(None),
+            found => found,
+        },
+    };
+    let Some(tenant) = &query.tenant else { return Ok(Some(mailbox.map_or(Way::State, Way::Mailbox))) };
+    let Some(tenant) = names::find(connection, tenant)? else { return Ok(None) };
+    let mailboxes = mailbox.map_or_else(|| mailboxes_of(connection, tenant), |mailbox| Ok(vec![mailbox]))?;
+    Ok(Some(Way::Tenant(tenant, mailboxes)))
+}
+
+/// The mailboxes that operations of `tenant` leave from: one look-up each.
+fn mailboxes_of(connection: &Connection, tenant: i64) -> Result<Vec<i64>, Fault> {
+    let mut statement = connection.prepare(
+        "SELECT mailbox FROM operation INDEXED BY operation_by_tenant WHERE tenant = ?1 AND mailbox > ?2
+         ORDER BY mailbox LIMIT 1",
+    )?;
+    let mut found = Vec::new();
+    let mut after = 0_i64;
+    while let Some(mailbox) = statement.query_row((tenant, after), |found| found.get(0)).optional()? {
+        found.push(mailbox);
+        after = mailbox;
+    }
+    Ok(found)
+}
+
+/// The first keys of every run that the query goes by.
+fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) -> Result<Vec<i64>, Fault> {
+    let states = query.state.as_ref().map_or(&OperationState::ALL[..], std::slice::from_ref);
+    let lanes = query.lane.as_ref().map_or(&Lane::ALL[..], std::slice::from_ref);
+    let (index, condition) = match way {
+        Way::State => ("operation_by_state", "?4 IS NULL AND ?5 IS NULL"),
+        Way::Mailbox(_) => ("operation_by_mailbox", "mailbox = ?4 AND ?5 IS NULL"),
+        Way::Tenant(..) => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5"),
+    };
+    let mut statement = connection.prepare(&format!(
+        "SELECT key FROM operation INDEXED BY {index} WHERE {condition} AND state = ?1 AND lane = ?2
+         ORDER BY key LIMIT ?3"
+    ))?;
+    let scopes: Vec<(Option<i64>, Option<i64>)> = match way {
+        Way::State => vec![(None, None)],
+        Way::Mailbox(mailbox) => vec![(Some(*mailbox), None)],
+        Way::Tenant(tenant, mailboxes) => mailboxes.iter().map(|mailbox| (Some(*mailbox), Some(*tenant))).collect(),
+    };
+    let mut keys = Vec::new();
+    for (mailbox, tenant) in scopes {
+        for state in states {
+            for lane in lanes {
+                let run = (row::state_number(*state), row::lane_number(*lane), limit, mailbox, tenant);
+                let rows = statement.query_map(run, |found| found.get::<_, i64>(0))?;
+                for key in rows {
+                    keys.push(key?);
+                }
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// What is not over, and what budgets are rebuilt from, all as of one instant.
+pub(super) fn recovery(connection: &Connection, since: Timestamp, mailbox: Option<&str>) -> Result<Recovery, Fault> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut names = Names::default();
+    let last_key: Option<i64> = connection.query_row("SELECT max(key) FROM operation", [], |found| found.get(0))?;
+    let last_key = last_key.map(|key| OperationKey(key.unsigned_abs()));
+    let number = match mailbox {
+        None => None,
+        Some(mailbox) => match names::find(connection, mailbox)? {
+            None => return Ok(Recovery { last_key, ..Recovery::default() }),
+            found => found,
+        },
+    };
+    let operations = live(connection, &mut names, number)?;
+    let attempts = attempts(connection, &mut names, since, number)?;
+    transaction.finish()?;
+    Ok(Recovery { operations, attempts, last_key })
+}
+
+fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<OperationRecord>, Fault> {
+    let counts = tally::counts(connection)?;
+    let (live, all): (u64, u64) = (counts[..5].iter().sum(), counts.iter().sum());
+    // Most are live: walk the table. Few are: go by the index.
+    let source = match mailbox {
+        Some(_) => "operation INDEXED BY operation_by_mailbox WHERE mailbox = ?1 AND state BETWEEN 0 AND 4",
+        None if live.saturating_mul(4) > all => "operation NOT INDEXED WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
+        None => "operation INDEXED BY operation_by_state WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
+    };
+    let mut statement = connection.prepare(&format!("SELECT {} FROM {source}", row::OPERATION))?;
+    let room = if mailbox.is_none() { usize::try_from(live).unwrap_or(0) } else { 0 };
+    let mut found = Vec::with_capacity(room);
+    let mut rows = statement.query([mailbox])?;
+    while let Some(operation) = rows.next()? {
+        found.push(row::operation(operation, connection, names)?);
+    }
+    found.sort_unstable_by_key(|operation| operation.key);
+    Ok(found)
+}
+
+fn attempts(
+    connection: &Connection,
+    names: &mut Names,
+    since: Timestamp,
+    mailbox: Option<i64>,
+) -> Result<Vec<crate::store::AttemptRecord>, Fault> {
+    let source = match mailbox {
+        Some(_) => "attempt INDEXED BY attempt_by_mailbox WHERE mailbox = ?2",
+        None => "attempt INDEXED BY attempt_by_claim WHERE ?2 IS NULL",
+    };
+    // A void one never left the machine.
+    let mut statement = connection.prepare(&format!(
+        "SELECT {} FROM {source} AND claimed_at >= ?1 AND ended IS NOT 'void' ORDER BY claimed_at, operation, number",
+        row::ATTEMPT
+    ))?;
+    let mut rows = statement.query((row::stamp(since), mailbox))?;
+    let mut found = Vec::new();
+    while let Some(attempt) = rows.next()? {
+        found.push(row::attempt(attempt, connection, names)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,295 @@
+//! The one thread that writes, and how calls share its commits.
+//!
+//! A commit costs one sync of the disk, however much it holds. So the writer takes the next call and everything that
+//! has arrived behind it, bounded in operations and bytes, commits once, and then answers them all. It never waits for
+//! more to arrive: a lone call has its commit at once.
+//!
+//! A call that cannot be done fails alone: the transaction is undone and the others are written again without it. When
+//! the disk is full, submissions fail and the rest is tried again without them, because what is recorded of accepted
+//! operations matters more than new ones.
+//!
+//! A caller that stops listening changes nothing: what has been handed over is written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, oneshot};
+
+use super::checkpoint::Checkpointer;
+use super::fault::Fault;
+use super::options::SqliteOptions;
+use super::purge::Purge;
+use super::write::Writes;
+use crate::email::Email;
+use crate::engine::mailbox::Record;
+use crate::store::{Claim, Inserted, NewOperation, StoreError};
+
+/// Calls that wait for the writer, at most; above it they wait to be handed over.
+pub(super) const CALLS_MAX: usize = 1_024;
+/// Operations in one commit, at most, unless one call alone has more.
+const GROUP_OPERATIONS_MAX: usize = 4_096;
+/// Bytes of emails in one commit, at most, unless one call alone has more.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// What a row is taken to cost in the write-ahead log.
+const ROW_BYTES: usize = 2_048;
+/// What a commit is taken to cost there, beside its rows: a page of every table and index.
+const COMMIT_BYTES: usize = 12 * 4_096;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// One call.
+#[derive(Debug)]
+pub(super) enum Call {
+    Insert(Vec<NewOperation>, Reply<Vec<Inserted>>),
+    Claim(Vec<Claim>, Reply<Vec<Option<Email>>>),
+    Record(Arc<[Record]>, Reply<()>),
+    /// Answers when everything before it has been written.
+    Settle(Reply<()>),
+    /// The last one: writes everything before it, lets go of the file, answers.
+    Close(Reply<()>),
+}
+
+/// What a call is answered with, once its transaction is durable.
+enum Answer {
+    Inserted(Result<Vec<Inserted>, StoreError>),
+    Claimed(Vec<Option<Email>>),
+    Recorded(Result<(), StoreError>),
+}
+
+impl Call {
+    fn operations(&self) -> usize {
+        match self {
+            Self::Insert(batch, _) => batch.len(),
+            Self::Claim(batch, _) => batch.len(),
+            Self::Record(batch, _) => batch.len(),
+            Self::Settle(_) | Self::Close(_) => 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Insert(batch, _) => batch.iter().map(|new| new.email.mime().len()).sum(),
+            _ => 0,
+        }
+    }
+
+    fn fail(self, error: StoreError) {
+        // Who has stopped listening is told nothing.
+        match self {
+            Self::Insert(_, reply) => drop(reply.send(Err(error))),
+            Self::Claim(_, reply) => drop(reply.send(Err(error))),
+            Self::Record(_, reply) | Self::Settle(reply) | Self::Close(reply) => drop(reply.send(Err(error))),
+        }
+    }
+
+    fn answer(self, answer: Answer) {
+        match (self, answer) {
+            (Self::Insert(_, reply), Answer::Inserted(answer)) => drop(reply.send(answer)),
+            (Self::Claim(_, reply), Answer::Claimed(answer)) => drop(reply.send(Ok(answer))),
+            (Self::Record(_, reply) | Self::Settle(reply), Answer::Recorded(answer)) => drop(reply.send(answer)),
+            (call, _) => debug_assert!(false, "an answer to another call: {call:?}"),
+        }
+    }
+}
+
+/// Why a transaction was undone.
+enum Undone {
+    /// The call at this place cannot be done; the others can.
+    One(usize, StoreError),
+    /// The store could not.
+    All(Fault),
+    /// A test ended the writer here.
+    #[cfg(feature = "test-util")]
+    Died,
+}
+
+/// Why the writer ended.
+pub(super) enum End {
+    /// Somebody closed the store, and waits for this.
+    Closed(Reply<()>),
+    /// Nobody is left who could call.
+    Dropped,
+    /// It is as after a crash.
+    Died,
+}
+
+/// Whether the writer goes on.
+#[derive(PartialEq, Eq)]
+enum After {
+    GoOn,
+    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only a test ends the writer"))]
+    Stop,
+}
+
+pub(super) struct Writer<'c> {
+    file: &'c Path,
+    connection: &'c Connection,
+    writes: Writes<'c>,
+    purge: Purge<'c>,
+    checkpointer: &'c Checkpointer,
+    #[cfg(feature = "test-util")]
+    probe: Option<super::probe::CommitProbe>,
+    #[cfg(feature = "test-util")]
+    commits: u64,
+}
+
+impl<'c> Writer<'c> {
+    pub(super) fn new(
+        file: &'c Path,
+        connection: &'c Connection,
+        checkpointer: &'c Checkpointer,
+        options: &SqliteOptions,
+    ) -> Result<Self, Fault> {
+        Ok(Self {
+            file,
+            connection,
+            writes: Writes::new(connection, options)?,
+            purge: Purge::new(connection, options)?,
+            checkpointer,
+            #[cfg(feature = "test-util")]
+            probe: options.commit_probe.clone(),
+            #[cfg(feature = "test-util")]
+            commits: 0,
+        })
+    }
+
+    /// Writes until the last call.
+    pub(super) fn run(mut self, calls: &mut mpsc::Receiver<Call>) -> End {
+        while let Some(first) = calls.blocking_recv() {
+            let (group, last) = gather(first, calls);
+            if self.perform(group) == After::Stop {
+                return End::Died;
+            }
+            if let Some(reply) = last {
+                return End::Closed(reply);
+            }
+        }
+        End::Dropped
+    }
+
+    fn perform(&mut self, mut group: Vec<Call>) -> After {
+        while !group.is_empty() {
+            match self.transact(&group) {
+                Ok(answers) => {
+                    let wrote = group.iter().map(|call| call.bytes() + call.operations() * ROW_BYTES).sum::<usize>();
+                    group.into_iter().zip(answers).for_each(|(call, answer)| call.answer(answer));
+                    self.checkpointer.wrote(self.connection, wrote + COMMIT_BYTES);
+                    break;
+                }
+                Err(Undone::One(place, error)) => group.remove(place).fail(error),
+                Err(Undone::All(fault)) => group = self.lighten(group, fault),
+                #[cfg(feature = "test-util")]
+                Err(Undone::Died) => return After::Stop,
+            }
+        }
+        After::GoOn
+    }
+
+    /// What is worth another try after the store could not: without the submissions, if it was full.
+    fn lighten(&mut self, group: Vec<Call>, fault: Fault) -> Vec<Call> {
+        let is_full = matches!(&fault, Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull));
+        let error = fault.at(self.file);
+        if is_full {
+            // The log's room can be used again once it has been taken over.
+            self.checkpointer.take_over(self.connection);
+        }
+        let (inserts, rest): (Vec<_>, Vec<_>) = group.into_iter().partition(|call| matches!(call, Call::Insert(..)));
+        let again = is_full && !inserts.is_empty();
+        inserts.into_iter().for_each(|call| call.fail(error.clone()));
+        if again {
+            return rest;
+        }
+        rest.into_iter().for_each(|call| call.fail(error.clone()));
+        Vec::new()
+    }
+
+    /// One transaction for the whole group, durable when it returns the answers.
+    fn transact(&mut self, group: &[Call]) -> Result<Vec<Answer>, Undone> {
+        let done = self.write(group);
+        if done.is_err() {
+            self.writes.roll_back();
+            if !self.connection.is_autocommit() {
+                // It fails only where SQLite has rolled back by itself.
+                drop(self.connection.execute_batch("ROLLBACK"));
+            }
+        }
+        done
+    }
+
+    fn write(&mut self, group: &[Call]) -> Result<Vec<Answer>, Undone> {
+        let operations: usize = group.iter().map(Call::operations).sum();
+        if operations == 0 {
+            return Ok(group.iter().map(|_| Answer::Recorded(Ok(()))).collect());
+        }
+        let all = |error: rusqlite::Error| Undone::All(error.into());
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(all)?;
+        let mut answers = Vec::with_capacity(group.len());
+        for (place, call) in group.iter().enumerate() {
+            answers.push(self.write_one(call).map_err(|fault| match fault {
+                Fault::Answer(error) => Undone::One(place, error),
+                Fault::Row(_) => Undone::One(place, fault.at(self.file)),
+                Fault::Sql(_) => Undone::All(fault),
+            })?);
+        }
+        self.purge.run(&mut self.writes, operations).map_err(Undone::All)?;
+        self.writes.tally.write().map_err(Undone::All)?;
+        self.commit()?;
+        self.writes.tally.commit();
+        Ok(answers)
+    }
+
+    fn write_one(&mut self, call: &Call) -> Result<Answer, Fault> {
+        let writes = &mut self.writes;
+        Ok(match call {
+            Call::Insert(batch, _) => Answer::Inserted(writes.insert_all(batch)?),
+            Call::Claim(batch, _) => {
+                Answer::Claimed(batch.iter().map(|claim| writes.claim(claim)).collect::<Result<_, _>>()?)
+            }
+            Call::Record(batch, _) => {
+                // The others are done; what contradicts is left out and told.
+                let told = batch.iter().map(|record| writes.record(record)).collect::<Result<Vec<_>, _>>()?;
+                Answer::Recorded(told.into_iter().collect())
+            }
+            Call::Settle(_) | Call::Close(_) => Answer::Recorded(Ok(())),
+        })
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    fn commit(&mut self) -> Result<(), Undone> {
+        self.connection.execute_batch("COMMIT").map_err(|error| Undone::All(error.into()))
+    }
+
+    #[cfg(feature = "test-util")]
+    fn commit(&mut self) -> Result<(), Undone> {
+        use super::probe::{CommitPoint, Fate};
+        self.commits += 1;
+        let look = |point| self.probe.as_ref().map_or(Fate::GoOn, |probe| probe.look(point));
+        if look(CommitPoint::Before(self.commits)) == Fate::Die {
+            return Err(Undone::Died);
+        }
+        self.connection.execute_batch("COMMIT").map_err(|error| Undone::All(error.into()))?;
+        if look(CommitPoint::After(self.commits)) == Fate::Die {
+            return Err(Undone::Died);
+        }
+        Ok(())
+    }
+}
+
+/// The first call and what has arrived behind it, within the bounds; and the reply of a close among them.
+fn gather(first: Call, calls: &mut mpsc::Receiver<Call>) -> (Vec<Call>, Option<Reply<()>>) {
+    let mut group = Vec::new();
+    let (mut operations, mut bytes) = (0, 0);
+    let mut next = Some(first);
+    while let Some(call) = next {
+        if let Call::Close(reply) = call {
+            return (group, Some(reply));
+        }
+        operations += call.operations();
+        bytes += call.bytes();
+        group.push(call);
+        let has_room = operations < GROUP_OPERATIONS_MAX && bytes < GROUP_BYTES_MAX;
+        next = if has_room { calls.try_recv().ok() } else { None };
+    }
+    (group, None)
+}

@@ -1,0 +1,161 @@
+//! Stores to test, and short words for what is put into them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mailweir::Email;
+use mailweir::engine::mailbox::Record;
+use mailweir::engine::operation::Transition;
+use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::store::{Claim, Inserted, MemoryStore, NewOperation, OperationRecord, Store};
+
+/// How much a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) live: u32,
+    pub(crate) ended: u32,
+}
+
+/// Enough for every behaviour that is not about bounds.
+const WIDE: Bounds = Bounds { live: 10_000, ended: 10_000 };
+
+/// A store with what it stands on.
+pub(crate) struct Kept {
+    pub(crate) store: Arc<dyn Store>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// What a behaviour is given: a store, and a way to others.
+pub(crate) struct Given {
+    kept: Kept,
+    make: fn(Bounds) -> Kept,
+}
+
+impl Given {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.kept.store
+    }
+
+    pub(crate) fn another(&self, bounds: Bounds) -> Kept {
+        (self.make)(bounds)
+    }
+}
+
+pub(crate) fn memory(bounds: Bounds) -> Kept {
+    let store = MemoryStore::with_bounds(bounds.live as usize, bounds.ended as usize);
+    Kept { store: Arc::new(store), _folder: None }
+}
+
+#[cfg(feature = "sqlite")]
+pub(crate) fn sqlite(bounds: Bounds) -> Kept {
+    use mailweir::store::{SqliteOptions, SqliteStore};
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new().live_max(bounds.live.into()).ended_max(bounds.ended.into());
+    let store = SqliteStore::open_with(folder.path().join("outbox.db"), options).unwrap();
+    Kept { store: Arc::new(store), _folder: Some(folder) }
+}
+
+/// Runs a behaviour to its end.
+pub(crate) fn run(make: fn(Bounds) -> Kept, behaviour: for<'a> fn(&'a Given) -> BoxFuture<'a, ()>) {
+    let given = Given { kept: make(WIDE), make };
+    block_on(behaviour(&given));
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// `second` seconds after a morning in 2023.
+pub(crate) fn at(second: u64) -> Timestamp {
+    Timestamp::from_micros((1_700_000_000 + second) * 1_000_000)
+}
+
+pub(crate) fn email(text: &str) -> Email {
+    let mime = format!("Subject: {text}\r\nMessage-ID: <{text}@contoso.example>\r\n\r\n{text}\r\n\u{e9}\u{0}");
+    Email::from_mime("noreply@contoso.example", ["ann@fabrikam.example", "bob@fabrikam.example"], mime.into_bytes())
+        .unwrap()
+}
+
+/// Operation number `key`, submitted at second `key`.
+pub(crate) fn new(key: u64) -> NewOperation {
+    NewOperation {
+        key: OperationKey(key),
+        id: format!("operation-{key}").into(),
+        fingerprint: u64::MAX - key,
+        mailbox: "noreply@contoso.example".into(),
+        lane: Lane::Foreground,
+        tenant: None,
+        campaign: None,
+        cost: Cost { requests: 1, recipients: 2, external_recipients: 2, quota_units: 100, bytes: 4_096 },
+        submitted_at: at(key),
+        not_before: at(key),
+        deadline: at(key + 900),
+        email: email(&format!("email-{key}")),
+    }
+}
+
+pub(crate) fn claim(key: u64, attempt: u32, second: u64) -> Claim {
+    Claim { key: OperationKey(key), attempt, at: at(second), cost: Cost::email(2, 4_096) }
+}
+
+/// The record of a transition that is the first to count, if it counts.
+pub(crate) fn record(key: u64, transition: Transition, second: u64) -> Record {
+    Record {
+        key: OperationKey(key),
+        transition,
+        state: transition.to(),
+        at: at(second),
+        next_at: (transition.to() == OperationState::Deferred).then(|| at(second + 60)),
+        attempts: transition.attempts_after(0),
+        status: None,
+        provider_id: None,
+    }
+}
+
+pub(crate) async fn insert(store: &dyn Store, key: u64) {
+    assert_eq!(store.insert(vec![new(key)]).await, Ok(vec![Inserted::New]));
+}
+
+pub(crate) async fn claimed(store: &dyn Store, key: u64, attempt: u32, second: u64) {
+    let answer = store.claim(vec![claim(key, attempt, second)]).await.unwrap();
+    assert!(answer[0].is_some(), "attempt {attempt} of operation {key}");
+}
+
+pub(crate) async fn recorded(store: &dyn Store, key: u64, transition: Transition, second: u64) {
+    store.record([record(key, transition, second)].into()).await.unwrap();
+}
+
+pub(crate) async fn found(store: &dyn Store, key: u64) -> OperationRecord {
+    let id = format!("operation-{key}");
+    store.operation(&id).await.unwrap().unwrap_or_else(|| panic!("{id} is gone"))
+}
+
+/// Brings a new operation into `state`; its last change is at second 100 or before.
+pub(crate) async fn bring(store: &dyn Store, key: u64, state: OperationState) {
+    use OperationState as S;
+    use Transition as T;
+    let (attempted, steps): (bool, &[T]) = match state {
+        S::Admitted | S::Queued => (false, &[]),
+        S::Attempting => (true, &[]),
+        S::Deferred => (true, &[T::Throttle]),
+        S::Unknown => (true, &[T::Lose]),
+        S::Accepted => (true, &[T::Accept]),
+        S::Rejected => (true, &[T::Reject]),
+        S::Exhausted => (false, &[T::Exhaust]),
+        S::Cancelled => (false, &[T::Cancel]),
+        S::Quarantined => (true, &[T::Lose, T::GiveUp]),
+    };
+    let mut operation = new(key);
+    if state == S::Admitted {
+        operation.not_before = operation.submitted_at.after(Duration::from_secs(1));
+    }
+    assert_eq!(store.insert(vec![operation]).await, Ok(vec![Inserted::New]));
+    if attempted {
+        claimed(store, key, 1, 98).await;
+    }
+    for (step, second) in steps.iter().zip(99..) {
+        recorded(store, key, *step, second).await;
+    }
+    assert_eq!(found(store, key).await.state, state);
+}

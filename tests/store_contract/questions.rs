@@ -1,0 +1,148 @@
+//! Recovery, queries and counts, held against a plain scan.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use mailweir::engine::operation::Transition as T;
+use mailweir::engine::{Lane, OperationKey, OperationState as S};
+use mailweir::store::{NewOperation, OperationQuery, Store};
+
+use crate::fixture::*;
+
+pub(crate) fn recovery_holds_what_is_not_over_in_order_of_key(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        for (state, key) in S::ALL.into_iter().rev().zip(1..) {
+            bring(store, key, state).await;
+        }
+        let recovery = store.recover(at(0), None).await.unwrap();
+        let states: Vec<_> = recovery.operations.iter().map(|operation| operation.state).collect();
+        assert_eq!(states, [S::Unknown, S::Deferred, S::Attempting, S::Queued, S::Admitted]);
+        for operation in &recovery.operations {
+            assert_eq!(*operation, found(store, operation.key.0).await);
+        }
+        assert_eq!(recovery.last_key, Some(OperationKey(10)));
+    }
+    .boxed()
+}
+
+pub(crate) fn recovery_holds_attempts_from_the_very_instant_on(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        for (key, second) in [(1, 30), (2, 10), (3, 20)] {
+            insert(store, key).await;
+            claimed(store, key, 1, second).await;
+        }
+        recorded(store, 2, T::Accept, 40).await;
+        let keys = async |since| {
+            let attempts = store.recover(since, None).await.unwrap().attempts;
+            attempts.iter().map(|attempt| attempt.key.0).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(at(10)).await, [2, 3, 1], "in order of claim, what has ended included");
+        assert_eq!(keys(at(10).after(Duration::from_micros(1))).await, [3, 1]);
+        let first = store.recover(at(0), None).await.unwrap().attempts.remove(0);
+        assert_eq!((first.finished_at, first.cost, first.lane), (Some(at(40)), claim(2, 1, 10).cost, Lane::Foreground));
+    }
+    .boxed()
+}
+
+pub(crate) fn recovery_of_one_mailbox_holds_nothing_of_another(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let other = NewOperation { mailbox: "alerts@contoso.example".into(), tenant: Some("acme".into()), ..new(2) };
+        store.insert(vec![new(1), other]).await.unwrap();
+        claimed(store, 1, 1, 5).await;
+        claimed(store, 2, 1, 6).await;
+        let recovery = store.recover(at(0), Some("alerts@contoso.example".into())).await.unwrap();
+        assert_eq!(recovery.operations, [found(store, 2).await]);
+        assert_eq!(recovery.attempts.iter().map(|attempt| attempt.key.0).collect::<Vec<_>>(), [2]);
+        assert_eq!(recovery.attempts[0].tenant.as_deref(), Some("acme"));
+        assert_eq!(recovery.last_key, Some(OperationKey(2)), "keys are given out for all mailboxes together");
+        let nobody = store.recover(at(0), Some("nobody@contoso.example".into())).await.unwrap();
+        assert_eq!((nobody.operations.len(), nobody.attempts.len()), (0, 0));
+        assert_eq!(nobody.last_key, Some(OperationKey(2)));
+    }
+    .boxed()
+}
+
+const MAILBOXES: [&str; 3] = ["a@contoso.example", "b@contoso.example", "c@contoso.example"];
+const TENANTS: [Option<&str>; 3] = [None, Some("acme"), Some("umbrella")];
+
+/// Ninety operations: every mailbox with every tenant, lanes and states mixed.
+async fn fill(store: &dyn Store) {
+    for key in 1..=90_u64 {
+        let place = key as usize;
+        let operation = NewOperation {
+            mailbox: MAILBOXES[place % 3].into(),
+            tenant: TENANTS[place / 3 % 3].map(Into::into),
+            lane: Lane::ALL[place / 9 % 2],
+            ..new(key)
+        };
+        store.insert(vec![operation]).await.unwrap();
+        match key % 4 {
+            0 => recorded(store, key, T::Cancel, 200).await,
+            1 => claimed(store, key, 1, 200).await,
+            _ => {}
+        }
+    }
+}
+
+pub(crate) fn every_query_finds_what_a_scan_finds_oldest_first(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        fill(store).await;
+        let all = store.operations(OperationQuery { limit: usize::MAX, ..OperationQuery::default() }).await.unwrap();
+        assert_eq!(all.iter().map(|found| found.key.0).collect::<Vec<_>>(), (1..=90).collect::<Vec<_>>());
+        let states = [None, Some(S::Queued), Some(S::Attempting), Some(S::Cancelled), Some(S::Unknown)];
+        let mailboxes = [None, Some(MAILBOXES[0]), Some(MAILBOXES[2]), Some("nobody@contoso.example")];
+        let tenants = [None, Some("acme"), Some("umbrella"), Some("nobody")];
+        for state in states {
+            for mailbox in mailboxes {
+                for tenant in tenants {
+                    for lane in [None, Some(Lane::Foreground), Some(Lane::Background)] {
+                        let (mailbox, tenant) = (mailbox.map(Into::into), tenant.map(Into::into));
+                        let query = OperationQuery { state, mailbox, lane, tenant, limit: 4 };
+                        let expected: Vec<_> =
+                            all.iter().filter(|record| query.wants(record)).take(4).cloned().collect();
+                        assert_eq!(store.operations(query.clone()).await, Ok(expected), "{query:?}");
+                    }
+                }
+            }
+        }
+    }
+    .boxed()
+}
+
+pub(crate) fn a_query_answers_with_its_limit_and_not_one_more(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        for key in 1..=3 {
+            insert(store, key).await;
+        }
+        for (limit, expected) in [(0, 0), (2, 2), (3, 3), (4, 3), (usize::MAX, 3)] {
+            for state in [None, Some(S::Queued)] {
+                let query = OperationQuery { state, limit, ..OperationQuery::default() };
+                assert_eq!(store.operations(query).await.unwrap().len(), expected, "limit {limit}");
+            }
+        }
+    }
+    .boxed()
+}
+
+pub(crate) fn counts_follow_every_step(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        assert_eq!(store.counts().await, Ok([0; 10]));
+        let mut expected = [0; 10];
+        for (state, key) in S::ALL.into_iter().cycle().zip(1..=30) {
+            bring(store, key, state).await;
+            expected[state as usize] += 1;
+            assert_eq!(store.counts().await, Ok(expected));
+        }
+        // A repetition counts nothing.
+        store.insert(vec![new(2)]).await.unwrap();
+        assert_eq!(store.counts().await, Ok(expected));
+    }
+    .boxed()
+}
