@@ -248,6 +248,11 @@ impl Timed for MailboxActor {
         &mut self.timer
     }
 
+    #[cfg(feature = "test-util")]
+    fn world(&self) -> &World {
+        &self.world
+    }
+
     fn turn(&mut self, ctx: &mut Context<Self>) {
         let rest = self.take_turn();
         self.end_drain();

@@ -234,6 +234,11 @@ impl Timed for SharedActor {
         &mut self.timer
     }
 
+    #[cfg(feature = "test-util")]
+    fn world(&self) -> &World {
+        &self.world
+    }
+
     fn turn(&mut self, ctx: &mut Context<Self>) {
         for item in self.world.shared.take() {
             self.on_item(item);

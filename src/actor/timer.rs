@@ -16,6 +16,10 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 pub(crate) trait Timed: Actor<Context = Context<Self>> {
     fn timer(&mut self) -> &mut Timer;
 
+    /// Where wake-ups are counted.
+    #[cfg(feature = "test-util")]
+    fn world(&self) -> &super::world::World;
+
     /// One bounded turn of work. Ends with arming the timer.
     fn turn(&mut self, ctx: &mut Context<Self>);
 }
@@ -37,6 +41,8 @@ impl Timer {
         }
         let handle = ctx.run_later(due.since(now).max(SLEEP_MIN), |actor, ctx| {
             actor.timer().armed = None;
+            #[cfg(feature = "test-util")]
+            actor.world().count_wake();
             actor.turn(ctx);
         });
         actor.timer().armed = Some((due, handle));

@@ -42,6 +42,9 @@ pub(crate) struct World {
     closing: AtomicBool,
     ask_shared: AtomicBool,
     last_key: AtomicU64,
+    /// How often a timer woke an actor.
+    #[cfg(feature = "test-util")]
+    wakes: AtomicU64,
 }
 
 /// What a world is made of.
@@ -75,12 +78,25 @@ impl World {
             closing: AtomicBool::new(false),
             ask_shared: AtomicBool::new(true),
             last_key: AtomicU64::new(last_key.map_or(0, |key| key.0)),
+            #[cfg(feature = "test-util")]
+            wakes: AtomicU64::new(0),
         }
     }
 
     /// A key above every earlier one.
     pub(crate) fn next_key(&self) -> OperationKey {
         OperationKey(self.last_key.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn count_wake(&self) {
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a timer woke an actor.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn wakes(&self) -> u64 {
+        self.wakes.load(Ordering::Relaxed)
     }
 
     /// Whether nothing is taken in any more.

@@ -164,6 +164,13 @@ impl SchedulerHandle {
         self.world.shared.ask(SharedItem::Panic).map_err(|Full| SHARED_BUSY)
     }
 
+    /// How often a timer woke an actor since the start.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn timer_wakes(&self) -> u64 {
+        self.world.wakes()
+    }
+
     fn expiry(&self, expiry: Option<Duration>) -> Timestamp {
         let after = expiry.unwrap_or_else(|| self.world.settings.load().config.breaker.manual_expiry);
         self.world.clock.now().after(after)
