@@ -33,9 +33,7 @@ impl MailboxActor {
     }
 
     pub(super) fn hand_back(&mut self, admit: Admit) {
-        if let (Some(drain), Admit::Send(_)) = (&mut self.drain, &admit) {
-            drain.so_far.returned += 1;
-        }
+        self.handed_back += u64::from(matches!(admit, Admit::Send(_)));
         admit.turn_away(TurnedAway::ShuttingDown);
     }
 

@@ -61,7 +61,8 @@ impl MailboxActor {
 
     /// Starts nothing more: what waits goes back, what is in flight ends.
     fn begin_drain(&mut self, answer: tokio::sync::oneshot::Sender<Drained>) {
-        let drain = self.drain.get_or_insert_with(|| Drain { answers: Vec::new(), so_far: Drained::default() });
+        let begin = || Drain { answers: Vec::new(), so_far: Drained::default(), unknown: Vec::new() };
+        let drain = self.drain.get_or_insert_with(begin);
         drain.answers.push(answer);
         let (admits, questions) = self.seat.ingress().close();
         for admit in admits {
@@ -72,8 +73,10 @@ impl MailboxActor {
         }
         for newcomer in self.journal.drain_inserts() {
             for repeat in self.admissions.failed(newcomer.operation.key) {
+                self.handed_back += 1;
                 repeat.turn_away(TurnedAway::ShuttingDown);
             }
+            self.handed_back += 1;
             newcomer.handed.turn_away(TurnedAway::ShuttingDown);
         }
         self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
@@ -86,8 +89,8 @@ impl MailboxActor {
     fn remaining(&self) -> Drained {
         let so_far = self.drain.as_ref().map(|drain| drain.so_far).unwrap_or_default();
         let airborne = self.desk.airborne();
-        let grounded = self.desk.operations().saturating_sub(airborne);
-        Drained { accepted: so_far.accepted, returned: so_far.returned + grounded, unknown: so_far.unknown + airborne }
+        let returned = self.handed_back + self.waiting_at_drain().saturating_sub(airborne);
+        Drained { accepted: so_far.accepted, returned, unknown: so_far.unknown + airborne }
     }
 }
 

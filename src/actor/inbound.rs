@@ -59,6 +59,9 @@ impl MailboxActor {
             return;
         }
         self.count_drained(&answer);
+        if let Some(drain) = self.drain.as_mut().filter(|_| answer.verdict == Verdict::Unknown) {
+            drain.unknown.push(key);
+        }
         self.step(Input::Finished { key, answer });
         self.desk.pay_unknown(key);
     }

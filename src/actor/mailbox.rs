@@ -24,10 +24,10 @@ use super::shared::SharedItem;
 use super::supervisor::Errand;
 use super::timer::{Timed, Timer};
 use super::world::World;
-use crate::engine::Timestamp;
 use crate::engine::mailbox::{Effect, Input, Mailbox};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::shared;
+use crate::engine::{OperationKey, Timestamp};
 use crate::store::Recovery;
 
 /// What an actor starts from.
@@ -65,6 +65,8 @@ pub(crate) struct MailboxActor {
     pub(super) journal: Journal,
     pub(super) restarts: Restarts,
     pub(super) drain: Option<Drain>,
+    /// Submissions handed back because the scheduler stops.
+    pub(super) handed_back: u64,
     /// The store is in trouble, and that was reported.
     pub(super) degraded: bool,
     /// A rebuild waits until what is being written is written.
@@ -91,6 +93,8 @@ pub(crate) struct MailboxActor {
 pub(super) struct Drain {
     pub(super) answers: Vec<tokio::sync::oneshot::Sender<Drained>>,
     pub(super) so_far: Drained,
+    /// Operations whose last attempt ended unknown meanwhile: they stay at the desk, and are counted once.
+    pub(super) unknown: Vec<OperationKey>,
 }
 
 impl MailboxActor {
@@ -107,6 +111,7 @@ impl MailboxActor {
             journal: Journal::default(),
             restarts: Restarts::default(),
             drain: None,
+            handed_back: 0,
             degraded: false,
             recover_when_written: false,
             recover_at: None,
@@ -213,12 +218,23 @@ impl MailboxActor {
     /// Ends the drain when nothing is in flight any more.
     fn end_drain(&mut self) {
         let settled = self.desk.airborne() == 0 && (self.journal.is_settled() || self.journal.is_failing());
-        if let Some(drain) = self.drain.as_mut().filter(|_| settled) {
-            let drained = Drained { returned: drain.so_far.returned + self.desk.operations(), ..drain.so_far };
+        if self.drain.is_none() || !settled {
+            return;
+        }
+        let returned = self.handed_back + self.waiting_at_drain();
+        if let Some(drain) = &mut self.drain {
+            let drained = Drained { returned, ..drain.so_far };
             for answer in drain.answers.drain(..) {
                 let _ = answer.send(drained);
             }
         }
+    }
+
+    /// Operations at the desk, without those that the drain has counted as unknown.
+    pub(super) fn waiting_at_drain(&self) -> u64 {
+        let Some(drain) = &self.drain else { return 0 };
+        let unknown = drain.unknown.iter().filter(|key| self.desk.get(**key).is_some()).count() as u64;
+        self.desk.operations().saturating_sub(unknown)
     }
 
     /// Whether the actor has nothing to do, and since when.
