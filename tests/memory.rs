@@ -1,0 +1,132 @@
+//! How many bytes a mailbox and a waiting operation take, counted at the allocator.
+//!
+//! Alone in its file, because the counting allocator is the whole process's, and in one test, because two would count
+//! each other's bytes. What is counted is what was asked for; the allocator's own rounding comes on top.
+
+use std::alloc::System;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mailweir::clock::TokioClock;
+use mailweir::engine::{Answer, Lane, Timestamp, Verdict};
+use mailweir::transport::{Attempt, Transport};
+use mailweir::{Config, Email, Scheduler, Submission};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const MAILBOXES: usize = 10_000;
+const QUEUED: usize = 100_000;
+
+/// Bytes in use now.
+fn in_use() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+#[derive(Debug)]
+struct NoOp;
+
+impl Transport for NoOp {
+    fn send(&self, _: Attempt) -> BoxFuture<'_, Answer> {
+        Box::pin(async { Verdict::Accepted.into() })
+    }
+}
+
+fn email() -> Email {
+    Email::from_mime("noreply@contoso.example", ["kim@example.org"], &b"Subject: x\r\n\r\nx\r\n"[..]).expect("valid")
+}
+
+async fn start(config: Config) -> Scheduler {
+    let clock = Arc::new(TokioClock::starting_at(Timestamp::from_micros(1_800_000_000_000_000)));
+    Scheduler::builder(config, NoOp).clock(clock).start_on_current_thread().await.expect("starts")
+}
+
+fn mailboxes(kind: &str) -> Vec<Arc<str>> {
+    (0..MAILBOXES).map(|number| Arc::from(format!("{kind}-{number:05}@contoso.example"))).collect()
+}
+
+/// Actors that stay although they have nothing to do.
+fn idle_config() -> Config {
+    let mut config = Config::default();
+    config.actors.passivate_after = Duration::from_secs(7 * 86_400);
+    config
+}
+
+/// Bytes per actor of a mailbox that has never sent.
+async fn fresh() -> usize {
+    let scheduler = start(idle_config()).await;
+    let (handle, ids) = (scheduler.handle(), mailboxes("fresh"));
+    let before = in_use();
+    for id in &ids {
+        handle.mailbox(Arc::clone(id)).await.expect("an answer");
+    }
+    let each = in_use().saturating_sub(before) / MAILBOXES;
+    scheduler.shutdown().await;
+    each
+}
+
+/// Bytes per actor of a mailbox that has sent: right after it, and when its charges count no more.
+async fn after_a_send() -> (usize, usize) {
+    let mut config = idle_config();
+    // What the store remembers of ended operations is bounded and not the mailbox's.
+    let store = mailweir::store::MemoryStore::with_bounds(QUEUED, 1);
+    config.application.limits.clear();
+    let clock = Arc::new(TokioClock::starting_at(Timestamp::from_micros(1_800_000_000_000_000)));
+    let builder = Scheduler::builder(config, NoOp).store(store).clock(clock);
+    let scheduler = builder.start_on_current_thread().await.expect("starts");
+    let (handle, ids, email) = (scheduler.handle(), mailboxes("sent"), email());
+    let before = in_use();
+    for id in &ids {
+        let submission = Submission::new(Arc::clone(id), email.clone()).lane(Lane::Foreground);
+        let ticket = handle.submit(submission).await.expect("taken in");
+        ticket.outcome().await.expect("sent");
+    }
+    let charged = in_use().saturating_sub(before) / MAILBOXES;
+    tokio::time::sleep(Duration::from_secs(50 * 3_600)).await;
+    let expired = in_use().saturating_sub(before) / MAILBOXES;
+    scheduler.shutdown().await;
+    (charged, expired)
+}
+
+/// Bytes per operation that waits, its email aside: engine, shell, store, ticket.
+async fn queued() -> usize {
+    let mut config = Config::default();
+    config.mailbox.limits = vec!["1 requests / 1m".parse().expect("a limit")];
+    config.mailbox.concurrency = NonZeroU32::new(1);
+    config.retry.deadline = Duration::from_secs(365 * 86_400);
+    let scheduler = start(config).await;
+    let (handle, email, id) = (scheduler.handle(), email(), Arc::<str>::from("noreply@contoso.example"));
+    let submission = || Submission::new(Arc::clone(&id), email.clone());
+    // The window's only send: from here on nothing leaves.
+    handle.submit(submission()).await.expect("taken in").outcome().await.expect("sent");
+    let mut tickets = Vec::with_capacity(QUEUED);
+    let before = in_use() - tickets.capacity() * size_of::<mailweir::Ticket>();
+    while tickets.len() < QUEUED {
+        let answers = handle.submit_many((0..500).map(|_| submission())).await;
+        tickets.extend(answers.into_iter().map(|answer| answer.expect("taken in")));
+    }
+    let each = in_use().saturating_sub(before) / QUEUED;
+    drop(tickets);
+    let detached = in_use().saturating_sub(before) / QUEUED;
+    println!("queued operation without its ticket: {detached} B");
+    drop(scheduler);
+    each
+}
+
+#[test]
+fn an_idle_mailbox_and_a_waiting_operation_stay_within_their_bytes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("one");
+    let local = tokio::task::LocalSet::new();
+    let fresh = local.block_on(&runtime, fresh());
+    println!("idle mailbox that never sent: {fresh} B");
+    let (charged, expired) = local.block_on(&runtime, after_a_send());
+    println!("idle mailbox, its charges counting: {charged} B; expired: {expired} B");
+    let queued = local.block_on(&runtime, queued());
+    println!("queued operation with its ticket: {queued} B");
+    assert!(fresh <= 1_500, "{fresh}");
+    assert!(expired <= 1_500, "{expired}");
+}
