@@ -116,7 +116,11 @@ impl Side for Peer {
 /// How a caller hands its emails over.
 #[derive(Clone, Copy)]
 enum By {
+    /// One task per email, as the peer does: a web server's handlers.
+    Tasks,
+    /// One after the other, each stored before the next.
     Submit,
+    /// All in one call.
     SubmitMany,
 }
 
@@ -138,11 +142,24 @@ impl Ours {
     }
 }
 
+async fn one(handle: SchedulerHandle, submission: Submission) -> usize {
+    let ticket = handle.submit(submission).await.expect("taken in");
+    usize::from(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })))
+}
+
 async fn submit(handle: SchedulerHandle, mailbox: Arc<str>, lane: Lane, by: By) -> usize {
     let email = email();
     let submission = || Submission::new(Arc::clone(&mailbox), email.clone()).lane(lane);
     let mut tickets = Vec::with_capacity(EACH);
     match by {
+        By::Tasks => {
+            let tasks: Vec<_> = (0..EACH).map(|_| tokio::spawn(one(handle.clone(), submission()))).collect();
+            let mut accepted = 0;
+            for task in tasks {
+                accepted += task.await.expect("no task panics");
+            }
+            return accepted;
+        }
         By::Submit => {
             for _ in 0..EACH {
                 tickets.push(handle.submit(submission()).await.expect("taken in"));
@@ -172,11 +189,27 @@ impl Side for Ours {
     }
 }
 
-/// Every caller once. Operations per second.
+/// What one round showed.
+#[derive(Clone, Copy)]
+struct Round {
+    per_second: f64,
+    /// Processor time per operation, all threads together, in microseconds. Other processes do not move it much.
+    cpu: f64,
+}
+
+/// Processor time of this process so far, in microseconds, in steps of a hundredth of a second. Zero where there is no
+/// `/proc`.
+fn cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace()).into_iter().flatten();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10_000.0
+}
+
+/// Every caller once.
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn round(runtime: &Runtime, side: &dyn Side) -> f64 {
-    let begun = Instant::now();
+fn round(runtime: &Runtime, side: &dyn Side) -> Round {
+    let (begun, cpu_before) = (Instant::now(), cpu());
     let accepted: usize = runtime.block_on(async {
         let callers: Vec<_> = (0..MAILBOXES).map(|mailbox| tokio::spawn(side.caller(mailbox))).collect();
         let mut accepted = 0;
@@ -186,17 +219,19 @@ fn round(runtime: &Runtime, side: &dyn Side) -> f64 {
         accepted
     });
     assert_eq!(accepted, MAILBOXES * EACH, "{}: every operation is accepted", side.name());
-    accepted as f64 / begun.elapsed().as_secs_f64()
+    Round { per_second: accepted as f64 / begun.elapsed().as_secs_f64(), cpu: (cpu() - cpu_before) / accepted as f64 }
 }
 
-fn median(values: &mut [f64]) -> f64 {
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 fn sides(runtime: &Runtime) -> Vec<Box<dyn Side>> {
     const APPLICATION: &[&str] = &["1_000_000_000 requests / 10s"];
-    let rows: [(&str, &[&str], Lane, By); 6] = [
+    let rows: [(&str, &[&str], Lane, By); 8] = [
+        ("submit, a task each, foreground", &[], Lane::Foreground, By::Tasks),
+        ("submit, a task each, background", &[], Lane::Background, By::Tasks),
         ("submit, foreground", &[], Lane::Foreground, By::Submit),
         ("submit_many, foreground", &[], Lane::Foreground, By::SubmitMany),
         ("submit, background", &[], Lane::Background, By::Submit),
@@ -234,8 +269,12 @@ fn main() {
     }
     let peers = rates[0].clone();
     println!("{MAILBOXES} mailboxes, {EACH} operations each, median of {rounds} interleaved rounds");
-    for (side, mut rates) in sides.iter().zip(rates) {
-        let mut ratios: Vec<f64> = rates.iter().zip(&peers).map(|(rate, peer)| rate / peer).collect();
-        println!("{:56} {:10.0}/s  ratio {:5.2}", side.name(), median(&mut rates), median(&mut ratios));
+    println!("{:54} {:>10} {:>6} {:>8}", "", "per second", "ratio", "cpu each");
+    for (side, rounds) in sides.iter().zip(rates) {
+        let ratios = rounds.iter().zip(&peers).map(|(round, peer)| round.per_second / peer.per_second);
+        let ratio = median(ratios.collect());
+        let per_second = median(rounds.iter().map(|round| round.per_second).collect());
+        let cpu = median(rounds.iter().map(|round| round.cpu).collect());
+        println!("{:54} {per_second:10.0} {ratio:6.2} {cpu:5.1} us", side.name());
     }
 }

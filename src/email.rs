@@ -1,8 +1,8 @@
 //! An email as the scheduler sees it: an envelope and RFC 5322 bytes.
 //!
 //! It is checked once, when it is made, and never changes after that: the bytes of an operation are the same in every
-//! attempt, and whatever counts recipients, bytes or duplicates counts the same thing every time. Cloning copies three
-//! pointers.
+//! attempt, and whatever counts recipients, bytes or duplicates counts the same thing every time. An email is one
+//! pointer, because every waiting operation holds several of them.
 //!
 //! Three ways in: raw MIME ([`Email::from_mime`]), plain parts (`Email::parts`, feature `lettre`) and a
 //! `lettre::Message` (`TryFrom`, feature `lettre`).
@@ -68,15 +68,23 @@ impl Default for EmailBounds {
 /// An envelope and RFC 5322 bytes. Cheap to clone; the bytes never change between attempts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Email {
-    sender: Arc<str>,
-    recipients: Arc<[Arc<str>]>,
+    content: Arc<Content>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Content {
+    sender: Box<str>,
+    recipients: Box<[Box<str>]>,
     mime: Arc<[u8]>,
 }
 
 /// Shows counts only: no address, subject or body ever reaches a log.
 impl fmt::Debug for Email {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Email").field("recipients", &self.recipients.len()).field("bytes", &self.mime.len()).finish()
+        f.debug_struct("Email")
+            .field("recipients", &self.content.recipients.len())
+            .field("bytes", &self.content.mime.len())
+            .finish()
     }
 }
 
@@ -99,13 +107,14 @@ impl Email {
             .enumerate()
             .map(|(index, recipient)| {
                 address::check(recipient.as_ref(), Field::item("recipients", index))?;
-                Ok(Arc::from(recipient.as_ref()))
+                Ok(Box::from(recipient.as_ref()))
             })
             .take(EmailBounds::DEFAULT.recipients_max + 1)
-            .collect::<Result<Arc<[Arc<str>]>, EmailError>>()?;
-        let email = Self { sender: Arc::from(sender), recipients, mime: mime.into() };
+            .collect::<Result<Box<[Box<str>]>, EmailError>>()?;
+        let content = Content { sender: Box::from(sender), recipients, mime: mime.into() };
+        let email = Self { content: Arc::new(content) };
         email.check(EmailBounds::DEFAULT)?;
-        header::check(&email.mime)?;
+        header::check(&email.content.mime)?;
         Ok(email)
     }
 
@@ -114,7 +123,7 @@ impl Email {
     /// # Errors
     /// The first bound that it does not keep.
     pub fn check(&self, bounds: EmailBounds) -> Result<(), EmailError> {
-        let (count, bytes) = (self.recipients.len(), self.mime.len());
+        let (count, bytes) = (self.content.recipients.len(), self.content.mime.len());
         if count == 0 {
             return Err(EmailError::NoRecipients);
         }
@@ -130,18 +139,18 @@ impl Email {
     /// The envelope sender.
     #[must_use]
     pub fn sender(&self) -> &str {
-        &self.sender
+        &self.content.sender
     }
 
     /// The envelope recipients.
     pub fn recipients(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.recipients.iter().map(AsRef::as_ref)
+        self.content.recipients.iter().map(AsRef::as_ref)
     }
 
     /// The RFC 5322 bytes.
     #[must_use]
     pub fn mime(&self) -> &[u8] {
-        &self.mime
+        &self.content.mime
     }
 
     /// What sending this takes from the budgets: one request, its recipients, those outside `own_domains`, its bytes.
@@ -158,10 +167,10 @@ impl Email {
                 !own_domains.iter().any(|own| own.as_ref().eq_ignore_ascii_case(domain))
             })
             .count();
-        let bytes = u64::try_from(self.mime.len()).unwrap_or(u64::MAX).div_ceil(3).saturating_mul(4);
+        let bytes = u64::try_from(self.content.mime.len()).unwrap_or(u64::MAX).div_ceil(3).saturating_mul(4);
         Cost {
             external_recipients: u32::try_from(external).unwrap_or(u32::MAX),
-            ..Cost::email(u32::try_from(self.recipients.len()).unwrap_or(u32::MAX), bytes)
+            ..Cost::email(u32::try_from(self.content.recipients.len()).unwrap_or(u32::MAX), bytes)
         }
     }
 
@@ -177,12 +186,12 @@ impl Email {
             hasher.write(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
             hasher.write(bytes);
         };
-        field(self.sender.as_bytes());
-        field(&u64::try_from(self.recipients.len()).unwrap_or(u64::MAX).to_le_bytes());
+        field(self.content.sender.as_bytes());
+        field(&u64::try_from(self.content.recipients.len()).unwrap_or(u64::MAX).to_le_bytes());
         for recipient in self.recipients() {
             field(recipient.as_bytes());
         }
-        field(&self.mime);
+        field(&self.content.mime);
         hasher.finish()
     }
 
@@ -191,12 +200,12 @@ impl Email {
     /// `None` when there is none, or none that has the form of RFC 5322 (section 3.6.4).
     #[must_use]
     pub fn internet_message_id(&self) -> Option<&str> {
-        header::message_id(&self.mime)
+        header::message_id(&self.content.mime)
     }
 
     /// Header fields of the MIME in order, as (name, raw value with its folds).
     #[cfg(feature = "graph")]
     pub(crate) fn header_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        header::fields(&self.mime)
+        header::fields(&self.content.mime)
     }
 }

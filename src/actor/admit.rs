@@ -52,7 +52,7 @@ impl MailboxActor {
         let new = NewOperation {
             key: operation.key,
             id: Arc::clone(&handed.id),
-            fingerprint: handed.submission.fingerprint(),
+            fingerprint: handed.fingerprint,
             mailbox: Arc::clone(self.seat.id()),
             lane: operation.lane,
             tenant: operation.tenant.clone(),

@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fnv::FnvHashMap;
 use tokio::sync::oneshot;
 
 use super::entrance::PermitReply;
 use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::Outcome;
+use crate::engine::operation::KeyMap;
 use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
 use crate::store::{AttemptRecord, OperationRecord};
 
@@ -20,7 +20,7 @@ const PERMITS_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
-    entries: FnvHashMap<OperationKey, Entry>,
+    entries: KeyMap<Entry>,
     /// Permits have no attempt rows, so their charges are remembered here for a rebuilt engine.
     permits: VecDeque<AttemptRecord>,
     airborne: u64,
@@ -55,9 +55,42 @@ pub(crate) enum Flight {
 #[derive(Debug)]
 pub(crate) enum Who {
     /// An operation of the outbox, and those who wait for its outcome.
-    Operation(Vec<oneshot::Sender<Outcome>>),
+    Operation(Listeners),
     /// A permit, until it is handed over.
     Permit(Option<PermitReply>),
+}
+
+/// Who waits for one outcome: hardly ever more than one, so no list is made for it.
+#[derive(Debug, Default)]
+pub(crate) enum Listeners {
+    #[default]
+    None,
+    One(oneshot::Sender<Outcome>),
+    Several(Vec<oneshot::Sender<Outcome>>),
+}
+
+impl Listeners {
+    /// Adds one, in place of those that have gone.
+    fn add(&mut self, listener: oneshot::Sender<Outcome>) {
+        *self = match std::mem::take(self) {
+            Self::One(other) if !other.is_closed() => Self::Several(vec![other, listener]),
+            Self::None | Self::One(_) => Self::One(listener),
+            Self::Several(mut several) => {
+                several.retain(|other| !other.is_closed());
+                several.push(listener);
+                Self::Several(several)
+            }
+        };
+    }
+
+    /// Tells them, and forgets them.
+    fn tell(&mut self, outcome: &Outcome) {
+        match std::mem::take(self) {
+            Self::None => {}
+            Self::One(listener) => drop(listener.send(outcome.clone())),
+            Self::Several(several) => several.into_iter().for_each(|listener| drop(listener.send(outcome.clone()))),
+        }
+    }
 }
 
 impl Desk {
@@ -75,6 +108,12 @@ impl Desk {
 
     pub(crate) fn remove(&mut self, key: OperationKey) -> Option<Entry> {
         self.entries.remove(&key)
+    }
+
+    /// Gives back room that nothing needs.
+    pub(crate) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.permits.shrink_to_fit();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -114,8 +153,7 @@ impl Desk {
         let entry = self.entries.get_mut(&key)?;
         let Who::Operation(waiting) = &mut entry.who else { return None };
         let (ticket, sender) = Ticket::open(Arc::clone(&entry.id));
-        waiting.retain(|waiting| !waiting.is_closed());
-        waiting.push(sender);
+        waiting.add(sender);
         Some(ticket)
     }
 
@@ -143,9 +181,7 @@ impl Desk {
             return;
         }
         if let Who::Operation(waiting) = &mut entry.who {
-            for sender in waiting.drain(..) {
-                drop(sender.send(outcome.clone()));
-            }
+            waiting.tell(outcome);
         }
         if !matches!(outcome, Outcome::Unknown) {
             self.entries.remove(&key);
@@ -218,7 +254,7 @@ impl Entry {
 
     /// The entry of an operation that has just been stored.
     pub(crate) fn stored(id: Arc<str>, operation: &Operation, email: Email, waiting: oneshot::Sender<Outcome>) -> Self {
-        Self { email: Some(email), who: Who::Operation(vec![waiting]), ..Self::of(id, operation) }
+        Self { email: Some(email), who: Who::Operation(Listeners::One(waiting)), ..Self::of(id, operation) }
     }
 
     /// The entry of a request for a permit.
@@ -247,7 +283,7 @@ impl Entry {
             lane: record.lane,
             tenant: record.tenant.clone(),
             cost: record.cost,
-            who: Who::Operation(Vec::new()),
+            who: Who::Operation(Listeners::None),
             email: None,
             attempt: record.rows,
             flight: Flight::Grounded,

@@ -23,6 +23,8 @@ pub(crate) struct Handed {
     pub(crate) submission: Submission,
     pub(crate) id: Arc<str>,
     pub(crate) cost: Cost,
+    /// Counted by the caller: it reads every byte of the email, and the actor has other mailboxes to serve.
+    pub(crate) fingerprint: u64,
     pub(crate) reply: TicketReply,
 }
 

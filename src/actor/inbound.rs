@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::desk::{Entry, Who};
+use super::desk::{Entry, Listeners, Who};
 use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
 use super::mailbox::{MailboxActor, Mode};
@@ -228,7 +228,7 @@ impl MailboxActor {
     /// Takes up an operation that is in the store and nowhere else: its insert was done, and the answer lost.
     fn adopt(&mut self, record: &OperationRecord, waiting: tokio::sync::oneshot::Sender<Outcome>) {
         let mut entry = Entry::recovered(record);
-        entry.who = Who::Operation(vec![waiting]);
+        entry.who = Who::Operation(Listeners::One(waiting));
         self.desk.insert(record.key, entry);
         self.step(Input::Enqueue(past::operation(record)));
     }

@@ -192,6 +192,14 @@ impl Ingress {
         idle
     }
 
+    /// Gives back room that nothing needs.
+    pub(crate) fn shrink(&self) {
+        let mut queues = self.queues();
+        queues.lanes.iter_mut().for_each(VecDeque::shrink_to_fit);
+        queues.questions.shrink_to_fit();
+        queues.answers.shrink_to_fit();
+    }
+
     /// Whether the actor said that it has nothing to do, and nothing has come in since.
     pub(crate) fn is_idle(&self) -> bool {
         self.queues().state == State::Idle

@@ -106,6 +106,13 @@ impl Journal {
         !self.busy && self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty() && !self.is_failing()
     }
 
+    /// Gives back room that nothing needs.
+    pub(crate) fn shrink(&mut self) {
+        self.records.shrink_to_fit();
+        self.claims.shrink_to_fit();
+        self.inserts.shrink_to_fit();
+    }
+
     /// Whether a call is under way.
     pub(crate) const fn is_busy(&self) -> bool {
         self.busy

@@ -22,6 +22,7 @@ use super::restarts::Restarts;
 use super::seat::Seat;
 use super::shared::SharedItem;
 use super::supervisor::Errand;
+use super::tidy::TIDY_AFTER;
 use super::timer::{Timed, Timer};
 use super::world::World;
 use crate::engine::mailbox::{Effect, Input, Mailbox};
@@ -79,10 +80,11 @@ pub(crate) struct MailboxActor {
     pub(super) now: Timestamp,
     pub(super) jobs: Vec<Job>,
     pub(super) to_shared: Vec<SharedItem>,
-    effects: Vec<Effect>,
-    turn: Turn,
+    pub(super) effects: Vec<Effect>,
+    pub(super) turn: Turn,
     timer: Timer,
     idle_since: Option<Timestamp>,
+    tidied: bool,
     origin: Option<Origin>,
     #[cfg(feature = "test-util")]
     pub(super) sabotaged: bool,
@@ -122,6 +124,7 @@ impl MailboxActor {
             turn: Turn::default(),
             timer: Timer::default(),
             idle_since: None,
+            tidied: false,
             origin: Some(origin),
             #[cfg(feature = "test-util")]
             sabotaged: false,
@@ -278,7 +281,14 @@ impl Timed for MailboxActor {
         if self.seat.ingress().is_retired() {
             return self.depart(ctx);
         }
-        let passivate_at = self.idle_since().map(|since| {
+        let idle_since = self.idle_since();
+        self.tidied &= idle_since.is_some();
+        let tidy_at = idle_since.filter(|_| !self.tidied).map(|since| since.after(TIDY_AFTER));
+        if tidy_at.is_some_and(|at| at <= self.now) {
+            self.tidied = true;
+            self.tidy();
+        }
+        let passivate_at = idle_since.map(|since| {
             let after = self.world.settings.load().config.actors.passivate_after;
             since.after(after)
         });
@@ -286,7 +296,10 @@ impl Timed for MailboxActor {
             return self.depart(ctx);
         }
         let due = self.engine.as_ref().and_then(Mailbox::poll_deadline);
-        let due = [due, passivate_at, self.journal.retry_at(), self.recover_at].into_iter().flatten().min();
+        let due = [due, tidy_at.filter(|_| !self.tidied), passivate_at, self.journal.retry_at(), self.recover_at]
+            .into_iter()
+            .flatten()
+            .min();
         Timer::arm(self, ctx, self.world.clock.now(), due);
     }
 }

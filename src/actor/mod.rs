@@ -34,6 +34,7 @@ mod settings;
 mod shared;
 mod supervisor;
 mod ticket;
+mod tidy;
 mod timer;
 mod world;
 

@@ -6,7 +6,9 @@
 //! both end as *unknown*, because a byte may have left before either.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -135,7 +137,13 @@ fn ready(world: &World, flight: &Flight, mut attempt: Attempt, deadline: Timesta
 }
 
 async fn bounded<T>(timeout: Duration, call: impl Future<Output = T>) -> Result<T, Lost> {
-    match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
+    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+    // What is done at once needs no timer.
+    let done = match futures::poll!(call.as_mut()) {
+        Poll::Ready(done) => Ok(done),
+        Poll::Pending => tokio::time::timeout(timeout, call).await,
+    };
+    match done {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_panic)) => Err(Lost::Panicked),
         Err(_elapsed) => Err(Lost::TimedOut),

@@ -227,6 +227,9 @@ impl Reporter {
     }
 
     pub(crate) fn emit(&self, now: Timestamp, event: &Event, context: &Context<'_>) {
+        if self.events.receiver_count() == 0 && !Telemetry::may_be_wanted(event) {
+            return;
+        }
         self.publish(self.telemetry.emit(now, event, context));
     }
 

@@ -138,7 +138,8 @@ impl SchedulerHandle {
         }
         let id = self.id_of(&submission, now);
         let cost = cost_of(&settings.config, &submission);
-        Ok(Box::new(Handed { submission, id, cost, reply }))
+        let fingerprint = submission.fingerprint();
+        Ok(Box::new(Handed { submission, id, cost, fingerprint, reply }))
     }
 
     fn id_of(&self, submission: &Submission, now: Timestamp) -> Arc<str> {

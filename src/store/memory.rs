@@ -5,11 +5,11 @@
 //! is survive a crash. Final operations are kept up to a bound and then forgotten, oldest first: their ids can be used
 //! again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fnv::FnvHashMap;
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::operation::Transition;
+use crate::engine::operation::{KeyMap, Transition};
 use crate::engine::{Cost, OperationKey, OperationState, Timestamp};
 
 /// Operations that are not final, at most, unless said otherwise.
@@ -33,7 +33,8 @@ pub struct MemoryStore {
 }
 
 struct Rows {
-    by_key: FnvHashMap<OperationKey, Row>,
+    /// Boxed: a table of rows would be twice its rows for a while at each growth, and every look-up a page of its own.
+    by_key: KeyMap<Box<Row>>,
     by_id: HashMap<Arc<str>, OperationKey>,
     finals: VecDeque<OperationKey>,
     counts: [u64; 10],
@@ -68,7 +69,7 @@ impl MemoryStore {
     #[must_use]
     pub fn with_bounds(live_max: usize, final_max: usize) -> Self {
         let rows = Rows {
-            by_key: FnvHashMap::default(),
+            by_key: KeyMap::default(),
             by_id: HashMap::new(),
             finals: VecDeque::new(),
             counts: [0; 10],
@@ -100,33 +101,44 @@ impl fmt::Debug for MemoryStore {
 impl Rows {
     /// Stores the whole batch or, when there is no room for all of it, nothing.
     fn insert_all(&mut self, batch: Vec<NewOperation>) -> Result<Vec<Inserted>, StoreError> {
-        let mut fresh = HashSet::new();
-        for new in &batch {
-            let is_new = !self.by_id.contains_key(&new.id) && fresh.insert(&*new.id);
-            if is_new && self.by_key.contains_key(&new.key) {
-                return Err(taken_key(new.key));
-            }
-        }
-        let fresh = fresh.len();
-        if self.by_key.len() - self.finals.len() + fresh > self.live_max {
+        let live = self.by_key.len() - self.finals.len();
+        // Which of them are new matters near the bound and for a key that is taken: hardly ever, and it hashes each id.
+        let close = live + batch.len() > self.live_max;
+        if (close || batch.iter().any(|new| self.by_key.contains_key(&new.key)))
+            && live + self.fresh(&batch)? > self.live_max
+        {
             return Err(StoreError::Full { bound: format!("{} live operations", self.live_max) });
         }
         Ok(batch.into_iter().map(|new| self.insert(new)).collect())
     }
 
-    fn insert(&mut self, new: NewOperation) -> Inserted {
-        if let Some(row) = self.by_id.get(&new.id).and_then(|key| self.by_key.get(key)) {
-            return if row.fingerprint == new.fingerprint {
-                Inserted::Existing(Box::new(row.record.clone()))
-            } else {
-                Inserted::Conflict
-            };
+    /// How many of a batch are new; an error when one of them has another's key.
+    fn fresh(&self, batch: &[NewOperation]) -> Result<usize, StoreError> {
+        let mut fresh = HashSet::new();
+        for new in batch {
+            let is_new = !self.by_id.contains_key(&new.id) && fresh.insert(&*new.id);
+            if is_new && self.by_key.contains_key(&new.key) {
+                return Err(taken_key(new.key));
+            }
         }
+        Ok(fresh.len())
+    }
+
+    fn insert(&mut self, new: NewOperation) -> Inserted {
+        let place = match self.by_id.entry(Arc::clone(&new.id)) {
+            Entry::Vacant(place) => place,
+            Entry::Occupied(found) => {
+                return match self.by_key.get(found.get()) {
+                    Some(row) if row.fingerprint == new.fingerprint => Inserted::Existing(Box::new(row.record.clone())),
+                    _ => Inserted::Conflict,
+                };
+            }
+        };
+        place.insert(new.key);
         self.last_key = self.last_key.max(Some(new.key));
-        self.by_id.insert(Arc::clone(&new.id), new.key);
-        let (key, row) = (new.key, Row::new(new));
+        let row = Box::new(Row::new(new));
         self.counts[slot(row.record.state)] += 1;
-        self.by_key.insert(key, row);
+        self.by_key.insert(row.record.key, row);
         Inserted::New
     }
 
@@ -188,8 +200,12 @@ impl Rows {
     }
 
     fn recover(&self, since: Timestamp, mailbox: Option<&str>) -> Recovery {
-        let mut rows: Vec<&Row> =
-            self.by_key.values().filter(|row| mailbox.is_none_or(|mailbox| &*row.record.mailbox == mailbox)).collect();
+        let mut rows: Vec<&Row> = self
+            .by_key
+            .values()
+            .map(|row| &**row)
+            .filter(|row| mailbox.is_none_or(|mailbox| &*row.record.mailbox == mailbox))
+            .collect();
         rows.sort_unstable_by_key(|row| row.record.key);
         let mut attempts: Vec<AttemptRecord> =
             rows.iter().flat_map(|row| row.attempts.iter().map(|tried| tried.record(&row.record))).collect();
@@ -219,6 +235,7 @@ impl Row {
     }
 
     fn claim(&mut self, claim: &Claim) {
+        self.attempts.reserve_exact(1); // one is the rule
         self.attempts.push(Tried { attempt: claim.attempt, cost: claim.cost, claimed_at: claim.at, finished_at: None });
         self.record.rows = claim.attempt;
         self.record.state = OperationState::Attempting;

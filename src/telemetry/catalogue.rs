@@ -42,7 +42,7 @@ const SENDS_SUSPENDED: &str = "mailbox.sends.suspended";
 const SHUTDOWN_FINISHED: &str = "scheduler.shutdown.finished";
 
 /// The outcome that is louder than the others: nobody knows what became of it.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// The public name of an event.
 pub(super) const fn name(kind: &EventKind) -> &'static str {

@@ -95,6 +95,17 @@ impl Telemetry {
         Self { redaction }
     }
 
+    /// Whether a `tracing` subscriber may want the event of `event`. Single sends are `debug`: at the usual level
+    /// nobody does, and thousands a second need not be put into words.
+    pub(crate) fn may_be_wanted(event: &Event) -> bool {
+        let debug = match event {
+            Event::AttemptFinished { outcome, .. } => *outcome != catalogue::UNKNOWN,
+            Event::ReservationDenied { .. } | Event::OperationDeferred { .. } | Event::BackgroundCapped { .. } => true,
+            _ => false,
+        };
+        !debug || tracing::level_filters::LevelFilter::current() >= tracing::level_filters::LevelFilter::DEBUG
+    }
+
     /// Emits the `tracing` event of `event` and returns its form for live views.
     pub fn emit(&self, now: Timestamp, event: &Event, context: &Context<'_>) -> SchedulerEvent {
         self.report(now, convert::kind(event, context))

@@ -35,6 +35,8 @@ impl Mailbox {
                 self.table.set_bypass_max(policy.lanes.bypass_max);
                 self.policy = policy;
             }
+            // The only input that an idle mailbox gets: windows in which nothing counts any more go.
+            Input::Wake if self.table.is_empty() => self.budget.shrink(now, Self::rules(&self.policy)),
             Input::Wake => {}
         }
     }
