@@ -138,7 +138,9 @@ impl Bench {
 type Step = fn(&mut Bench);
 
 /// Name, what to start from, what to do.
-const CASES: [(&str, fn() -> Bench, Step); 8] = [
+type Case = (&'static str, fn() -> Bench, Step);
+
+const CASES: [Case; 8] = [
     ("cycle/1-limit/foreground", || Bench::new(&FOUR[..1], Lane::Foreground), Bench::cycle),
     ("cycle/1-limit/background", || Bench::new(&FOUR[..1], Lane::Background), Bench::cycle),
     ("cycle/4-limits/foreground", || Bench::new(&FOUR, Lane::Foreground), Bench::cycle),
