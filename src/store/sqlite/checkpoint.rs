@@ -17,8 +17,9 @@ use super::open;
 use super::options::SqliteOptions;
 use crate::store::StoreError;
 
-/// The log is taken over after about so many bytes.
-const EVERY_BYTES: usize = 4 << 20;
+/// The log is taken over after about so many bytes. Each time costs the disk two syncs that the writer's own have to
+/// wait for, so seldom; a restart reads the log once, which at this length takes no time that anybody would see.
+const EVERY_BYTES: usize = 16 << 20;
 /// Above so many bytes the writer takes it over itself.
 pub(super) const LOG_BYTES_MAX: i64 = 64 << 20;
 /// A frame of the log holds one page.

@@ -118,7 +118,6 @@ pub(super) enum End {
 #[derive(PartialEq, Eq)]
 enum After {
     GoOn,
-    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only a test ends the writer"))]
     Stop,
 }
 
