@@ -11,7 +11,7 @@ use super::reply::Reply;
 use super::seat::Seat;
 use super::world::World;
 use crate::engine::mailbox::Refusal;
-use crate::engine::{Answer, Constraint, OperationKey, Timestamp};
+use crate::engine::{Answer, Constraint, OperationKey, Sent, Timestamp, Verdict};
 use crate::submission::InvalidSubmission;
 
 /// Leave to make one send now. Report how it ended with [`Permit::settle`].
@@ -22,7 +22,18 @@ pub struct Permit {
     seat: Arc<Seat>,
     world: Arc<World>,
     key: OperationKey,
-    settled: bool,
+    stage: Stage,
+}
+
+/// Whose the permit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// On its way to the caller, who has not seen it and may have gone.
+    Offered,
+    /// The caller's.
+    Taken,
+    /// Nobody's any more.
+    Settled,
 }
 
 /// What [`try_acquire`](crate::actor::TryAcquire) answers.
@@ -107,7 +118,13 @@ impl PermitError {
 
 impl Permit {
     pub(crate) const fn new(world: Arc<World>, seat: Arc<Seat>, key: OperationKey) -> Self {
-        Self { seat, world, key, settled: false }
+        Self { seat, world, key, stage: Stage::Offered }
+    }
+
+    /// The caller has it: from here on dropping it may mean that the send was made.
+    pub(crate) fn take(mut self) -> Self {
+        self.stage = Stage::Taken;
+        self
     }
 
     /// The mailbox to send from.
@@ -121,20 +138,26 @@ impl Permit {
     /// A throttle opens the mailbox's breaker for every send; a failure after which no byte left the machine gives
     /// the charge back.
     pub fn settle(mut self, answer: impl Into<Answer>) {
-        self.settled = true;
+        self.stage = Stage::Settled;
         self.world.reply(&self.seat, Reply::Settled { key: self.key, answer: answer.into() });
     }
 
     /// Takes the permit apart without any report: nobody but the actor has seen it.
     pub(crate) fn revoke(mut self) {
-        self.settled = true;
+        self.stage = Stage::Settled;
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if !self.settled {
-            self.world.reply(&self.seat, Reply::Abandoned { key: self.key });
+        let key = self.key;
+        match self.stage {
+            Stage::Offered => {
+                let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
+                self.world.reply(&self.seat, Reply::Settled { key, answer: unsent.into() });
+            }
+            Stage::Taken => self.world.reply(&self.seat, Reply::Abandoned { key }),
+            Stage::Settled => {}
         }
     }
 }

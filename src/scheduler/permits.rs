@@ -27,7 +27,7 @@ impl SchedulerHandle {
         let mut patience = Patience { world: &self.world, seat, key, over: false };
         let answer = (&mut answer).await;
         patience.over = true;
-        answer.unwrap_or(Err(PermitError::ShuttingDown))
+        answer.unwrap_or(Err(PermitError::ShuttingDown)).map(Permit::take)
     }
 
     /// Says whether one send of `cost` may go from `mailbox` now; waits for nothing but the answer.
@@ -48,7 +48,10 @@ impl SchedulerHandle {
         let mut patience = Patience { world: &self.world, seat, key, over: false };
         let answer = (&mut answer).await;
         patience.over = true;
-        answer.unwrap_or(Err(PermitError::ShuttingDown))
+        answer.unwrap_or(Err(PermitError::ShuttingDown)).map(|answer| match answer {
+            TryAcquire::Granted(permit) => TryAcquire::Granted(permit.take()),
+            other => other,
+        })
     }
 
     fn request(

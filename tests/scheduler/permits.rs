@@ -100,6 +100,31 @@ fn giving_up_the_wait_gives_up_the_place_and_charges_nothing() {
 }
 
 #[test]
+fn a_permit_that_was_granted_to_a_caller_who_had_stopped_waiting_charges_nothing_and_is_no_event() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let mut events = handle.events();
+        {
+            let mut waiting = Box::pin(handle.acquire(MAILBOX, ONE, Lane::Foreground));
+            assert!(futures::FutureExt::now_or_never(waiting.as_mut()).is_none());
+            // In flight: the permit lies in the channel, and nobody has looked.
+            let mut asked = 0;
+            while handle.mailbox(MAILBOX).await.expect("facts").in_flight != [1, 0] {
+                asked += 1;
+                assert!(asked < 100, "it is never granted");
+            }
+        }
+        let again = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer");
+        let TryAcquire::Granted(permit) = again else { panic!("its charge stayed: {again:?}") };
+        permit.settle(Verdict::Accepted);
+        while let Some(Some(Ok(event))) = futures::FutureExt::now_or_never(events.next()) {
+            assert!(!matches!(event.kind, EventKind::PermitAbandoned { .. }), "nobody had it to abandon it");
+        }
+    });
+}
+
+#[test]
 fn a_throttled_permit_opens_the_breaker_for_every_send() {
     paused(|| async {
         let transport = Scripted::accepting().begin();
