@@ -2,7 +2,7 @@
 //!
 //! It lives beside the engine, not in it, so tickets survive when an engine is rebuilt.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::entrance::PermitReply;
 use super::ticket::Ticket;
 use crate::email::Email;
-use crate::engine::mailbox::Outcome;
+use crate::engine::mailbox::{Hold, HoldTarget, Outcome};
 use crate::engine::operation::KeyMap;
 use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
 use crate::store::{AttemptRecord, OperationRecord};
@@ -224,6 +224,17 @@ impl Desk {
         let mut keys: Vec<_> = waiting.map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Holds of those of the `held` operations that are here, by id, in order of their keys.
+    pub(crate) fn holds(&self, held: &HashMap<Arc<str>, Timestamp>) -> Vec<Hold> {
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let here = self.entries.iter().filter(|(_, entry)| entry.is_operation());
+        let mut here: Vec<_> = here.filter_map(|(key, entry)| Some((*key, *held.get(&entry.id)?))).collect();
+        here.sort_unstable_by_key(|(key, _)| *key);
+        here.into_iter().map(|(key, until)| Hold { target: HoldTarget::Operation(key), until }).collect()
     }
 
     /// Steps that a lost engine had under way are not under way any more.

@@ -1,14 +1,11 @@
-//! Operators' holds that are in force, for people and for mailboxes whose actors start later.
-//!
-//! Holds live with the process: they end by themselves, and a restart is an operator's act too.
+//! Operators' holds and trips that are in force.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::engine::Timestamp;
+use super::notes::{Note, Notes};
 use crate::engine::mailbox::{Hold, HoldTarget};
-
-/// Holds in force at once, at most.
-pub(crate) const HOLDS_MAX: usize = 10_000;
+use crate::engine::{Scope, Timestamp};
 
 /// What an operator stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,39 +34,46 @@ pub struct HoldFacts {
     pub until: Timestamp,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Holds {
-    inner: Mutex<Vec<HoldFacts>>,
+/// One breaker that an operator has opened by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TripFacts {
+    /// Whose breaker.
+    pub scope: Scope,
+    /// Why, in the operator's words.
+    pub reason: Arc<str>,
+    /// When it ends by itself. A cooldown that was longer already is not shortened.
+    pub until: Timestamp,
+}
+
+pub(crate) type Holds = Notes<HoldFacts>;
+pub(crate) type Trips = Notes<TripFacts>;
+
+impl Note for HoldFacts {
+    type Scope = HoldScope;
+
+    fn scope(&self) -> &HoldScope {
+        &self.scope
+    }
+
+    fn until(&self) -> Timestamp {
+        self.until
+    }
+}
+
+impl Note for TripFacts {
+    type Scope = Scope;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn until(&self) -> Timestamp {
+        self.until
+    }
 }
 
 impl Holds {
-    fn lock(&self, now: Timestamp) -> MutexGuard<'_, Vec<HoldFacts>> {
-        let mut holds = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.retain(|hold| hold.until > now);
-        holds
-    }
-
-    /// Notes a hold in place of an earlier one of the same scope; false when there are too many.
-    pub(crate) fn note(&self, now: Timestamp, hold: HoldFacts) -> bool {
-        let mut holds = self.lock(now);
-        holds.retain(|other| other.scope != hold.scope);
-        let room = holds.len() < HOLDS_MAX;
-        if room {
-            holds.push(hold);
-        }
-        room
-    }
-
-    pub(crate) fn lift(&self, now: Timestamp, scope: &HoldScope) {
-        self.lock(now).retain(|hold| hold.scope != *scope);
-    }
-
-    /// Every hold in force, oldest first.
-    pub(crate) fn all(&self, now: Timestamp) -> Vec<HoldFacts> {
-        self.lock(now).clone()
-    }
-
-    /// Those that a mailbox's engine has to know when its actor starts.
+    /// Those that a mailbox's engine has to know when its actor starts, whatever waits there.
     pub(crate) fn of_mailbox(&self, id: &str, now: Timestamp) -> Vec<Hold> {
         let holds = self.lock(now);
         let target = |hold: &HoldFacts| match &hold.scope {
@@ -78,5 +82,24 @@ impl Holds {
             _ => None,
         };
         holds.iter().filter_map(|hold| target(hold).map(|target| Hold { target, until: hold.until })).collect()
+    }
+
+    /// The single operations that are held, by id, and until when.
+    pub(crate) fn of_operations(&self, now: Timestamp) -> HashMap<Arc<str>, Timestamp> {
+        let holds = self.lock(now);
+        let held = holds.iter().filter_map(|hold| match &hold.scope {
+            HoldScope::Operation(id) => Some((Arc::clone(id), hold.until)),
+            _ => None,
+        });
+        held.collect()
+    }
+}
+
+impl Trips {
+    /// Until when a scope's breaker is open by hand.
+    pub(crate) fn of_mailbox(&self, id: &str, now: Timestamp) -> Option<Timestamp> {
+        let trips = self.lock(now);
+        let own = |trip: &&TripFacts| matches!(&trip.scope, Scope::Mailbox(mailbox) if **mailbox == *id);
+        trips.iter().find(own).map(|trip| trip.until)
     }
 }

@@ -21,6 +21,7 @@ mod inbound;
 mod ingress;
 mod journal;
 mod mailbox;
+mod notes;
 mod outlet;
 mod past;
 mod perform;
@@ -38,17 +39,17 @@ mod tidy;
 mod timer;
 mod world;
 
-pub use holds::{HoldFacts, HoldScope};
+pub use holds::{HoldFacts, HoldScope, TripFacts};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::Cancellation;
 pub use ticket::{Ticket, TicketError};
 
 pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
-pub(crate) use holds::HOLDS_MAX;
 #[cfg(feature = "test-util")]
 pub(crate) use host::on_current_thread;
 pub(crate) use host::on_own_thread;
 pub(crate) use ingress::{NotTaken, QUESTIONS_MAX};
+pub(crate) use notes::{NOTES_MAX, TooMany};
 pub(crate) use question::{Drained, Question};
 pub(crate) use reply::Reply;
 pub(crate) use seat::{Found, NoRoom, Seat};

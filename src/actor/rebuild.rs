@@ -43,7 +43,9 @@ impl MailboxActor {
         self.engine = Some(engine);
         self.mode = Mode::Live;
         self.step(Input::AskShared(self.world.ask_shared()));
-        for hold in self.world.holds.of_mailbox(self.seat.id(), self.now) {
+        let holds = &self.world.holds;
+        let operations = self.desk.holds(&holds.of_operations(self.now));
+        for hold in holds.of_mailbox(self.seat.id(), self.now).into_iter().chain(operations) {
             self.step(Input::Hold(hold));
         }
     }
@@ -58,6 +60,9 @@ impl MailboxActor {
         let permits = self.desk.permit_attempts(self.seat.id(), self.horizon());
         let attempts: Vec<_> = recovery.attempts.iter().chain(&permits).map(past::attempt).collect();
         self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy)));
+        if let Some(until) = self.world.trips.of_mailbox(self.seat.id(), self.now) {
+            self.step(Input::Trip { until });
+        }
         let now = self.now;
         self.guarded(|engine| engine.restore(now, operations, &attempts));
     }

@@ -214,6 +214,11 @@ impl SharedActor {
             };
             self.step(Input::Hold { scope, until: hold.until });
         }
+        for trip in self.world.trips.all(now) {
+            if !matches!(trip.scope, Scope::Mailbox(_)) {
+                self.step(Input::Trip { scope: trip.scope, until: trip.until });
+            }
+        }
         let mut waiting: Vec<_> = self.claims.iter().filter(|(_, (_, granted))| granted.is_none()).collect();
         waiting.sort_unstable_by_key(|(key, _)| **key);
         let waiting: Vec<Input> = waiting.into_iter().map(|(_, (input, _))| input.clone()).collect();

@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
-use super::holds::Holds;
+use super::holds::{Holds, Trips};
 use super::outlet::Outlet;
 use super::reply::Reply;
 use super::seat::{Directory, Seat};
@@ -34,6 +34,7 @@ pub(crate) struct World {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) directory: Directory,
     pub(crate) holds: Holds,
+    pub(crate) trips: Trips,
     pub(crate) outlet: Outlet,
     pub(crate) shared: Inbox<SharedItem>,
     pub(crate) supervisor: Inbox<Errand>,
@@ -72,6 +73,7 @@ impl World {
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
             holds: Holds::default(),
+            trips: Trips::default(),
             shared: Inbox::default(),
             supervisor: Inbox::default(),
             stop: CancellationToken::new(),

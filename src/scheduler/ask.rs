@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SharedItem, Ticket};
+use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SharedItem, Ticket, TripFacts};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope};
@@ -140,6 +140,12 @@ impl SchedulerHandle {
     #[must_use]
     pub fn holds(&self) -> Vec<HoldFacts> {
         self.world.holds.all(self.world.clock.now())
+    }
+
+    /// The breakers that are open by hand, with the operators' reasons, oldest first.
+    #[must_use]
+    pub fn trips(&self) -> Vec<TripFacts> {
+        self.world.trips.all(self.world.clock.now())
     }
 
     /// State changes and decisions, from now on. A reader that is slower than they come loses the oldest and is told

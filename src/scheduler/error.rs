@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::ConfigError;
 use crate::store::StoreError;
+use crate::submission::InvalidSubmission;
 
 /// Why the scheduler did not start.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +58,10 @@ pub enum AskError {
         /// Which.
         mailbox: Arc<str>,
     },
-    /// Too much is being asked of one actor, or too many mailboxes are live, or too many holds are in force.
+    /// An id or a reason is empty, too long, or more than one line. Nothing was asked or ordered.
+    #[error("the question or order is not valid: {0}")]
+    Invalid(InvalidSubmission),
+    /// Too much is being asked of one actor, or too many mailboxes are live, or too many orders are in force.
     #[error("{what} is at its bound of {max}; try again later")]
     Busy {
         /// What is full.
@@ -74,8 +78,8 @@ pub enum AskError {
     /// The store did not answer.
     #[error("the store did not answer")]
     Store(#[source] StoreError),
-    /// The new configuration does not hold together. The old one stays in force.
-    #[error("the configuration is not valid; the old one stays in force")]
+    /// The new configuration does not hold together, or needs a restart. The old one stays in force.
+    #[error("the new configuration was not taken, and the old one stays in force")]
     Config(#[source] ConfigError),
     /// The scheduler is stopping or gone.
     #[error("the scheduler is shutting down")]
@@ -89,7 +93,11 @@ impl AskError {
         match self {
             Self::Busy { .. } | Self::NotNow { .. } => true,
             Self::Store(source) => source.is_retryable(),
-            Self::NoOperation { .. } | Self::UnknownMailbox { .. } | Self::Config(_) | Self::ShuttingDown => false,
+            Self::NoOperation { .. }
+            | Self::UnknownMailbox { .. }
+            | Self::Invalid(_)
+            | Self::Config(_)
+            | Self::ShuttingDown => false,
         }
     }
 }

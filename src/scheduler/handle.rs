@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::error::AskError;
 use super::mint::Mint;
 use crate::actor::{Errand, Found, NoRoom, NotTaken, QUESTIONS_MAX, Question, Seat, World};
+use crate::submission;
 
 /// Submits, asks and steers. Cheap to clone; works from any thread and any tokio runtime, also after the scheduler
 /// has stopped (everything is refused then).
@@ -65,6 +66,7 @@ impl SchedulerHandle {
         mailbox: &Arc<str>,
         question: impl Fn(oneshot::Sender<T>) -> Question,
     ) -> Result<T, AskError> {
+        submission::id("mailbox", mailbox, submission::MAILBOX_ID_BYTES_MAX).map_err(AskError::Invalid)?;
         let answer = loop {
             let seat = self.seat(mailbox).map_err(|none| self.no_seat(mailbox, &none))?;
             let (sender, answer) = oneshot::channel();

@@ -49,7 +49,9 @@ mod permits;
 mod shutdown;
 mod steer;
 
-pub use crate::actor::{Cancellation, HoldFacts, HoldScope, Permit, PermitError, Ticket, TicketError, TryAcquire};
+pub use crate::actor::{
+    Cancellation, HoldFacts, HoldScope, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
+};
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};
 pub use error::{AskError, StartError};

@@ -8,11 +8,14 @@ use futures::future::join_all;
 use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{Cancellation, Full, HOLDS_MAX, HoldFacts, HoldScope, Question, Settings, SharedItem};
+use crate::actor::{
+    Cancellation, Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts,
+};
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
-use crate::engine::{Scope, Timestamp};
+use crate::engine::{OperationKey, Scope, Timestamp};
+use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX, REASON_BYTES_MAX};
 
 impl SchedulerHandle {
     /// Stops an operation. One whose attempt is live stops when that has ended, unless it was accepted.
@@ -32,10 +35,11 @@ impl SchedulerHandle {
     }
 
     /// Holds a scope: nothing more of it is sent until it is resumed or the hold ends. Without an expiry it ends
-    /// after `breaker.manual_expiry`. A later hold of the same scope replaces an earlier one.
+    /// after `breaker.manual_expiry`. A later hold of the same scope replaces an earlier one. The reason is one line of
+    /// at most [`REASON_BYTES_MAX`] bytes; it is shown by [`SchedulerHandle::holds`] and is in no event.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// [`AskError`]: nothing is held then that was not held before.
     ///
     /// # Cancel safety
     /// Dropped half-way, the hold is noted and may not have reached every mailbox: hold or resume again.
@@ -45,27 +49,42 @@ impl SchedulerHandle {
         reason: impl Into<Arc<str>>,
         expiry: Option<Duration>,
     ) -> Result<HoldFacts, AskError> {
-        let until = self.expiry(expiry);
-        let facts = HoldFacts { scope, reason: reason.into(), until };
-        if !self.world.holds.note(self.world.clock.now(), facts.clone()) {
-            return Err(AskError::Busy { what: "holds in force", max: HOLDS_MAX });
+        let (reason, until) = (reason.into(), self.expiry(expiry));
+        judge_hold(&scope)?;
+        judge_reason(&reason)?;
+        let operation = match &scope {
+            HoldScope::Operation(id) => Some(self.known(id).await?),
+            _ => None,
+        };
+        let operation = operation.map(|record| (record.mailbox, record.key));
+        let facts = HoldFacts { scope, reason, until };
+        // Noted before it is told: an actor that starts in between reads the note.
+        let earlier = self.world.holds.note(self.world.clock.now(), facts.clone());
+        let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
+        let told = unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await);
+        if told.is_err() {
+            self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
+        told.map(|()| facts)
+    }
+
+    async fn tell_hold(&self, facts: &HoldFacts, operation: Option<&(Arc<str>, OperationKey)>) -> Result<(), AskError> {
+        let until = facts.until;
         let order = |target| Input::Hold(Hold { target, until });
-        match &facts.scope {
-            HoldScope::All => self.tell_shared(SharedInput::Hold { scope: Scope::Application, until })?,
-            HoldScope::Tenant(tenant) => {
-                self.tell_shared(SharedInput::Hold { scope: Scope::Tenant(Arc::clone(tenant)), until })?;
-            }
-            HoldScope::Mailbox(mailbox) => self.command(mailbox, order(HoldTarget::Mailbox)).await?,
-            HoldScope::Campaign(campaign) => {
+        match (&facts.scope, operation) {
+            (_, Some((mailbox, key))) => self.command(mailbox, order(HoldTarget::Operation(*key))).await,
+            (HoldScope::Mailbox(mailbox), _) => self.command(mailbox, order(HoldTarget::Mailbox)).await,
+            (HoldScope::Campaign(campaign), _) => {
                 self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await;
+                Ok(())
             }
-            HoldScope::Operation(id) => {
-                let record = self.known(id).await?;
-                self.command(&record.mailbox, order(HoldTarget::Operation(record.key))).await?;
+            (HoldScope::Tenant(tenant), _) => {
+                self.tell_shared(SharedInput::Hold { scope: Scope::Tenant(Arc::clone(tenant)), until })
+            }
+            (HoldScope::All | HoldScope::Operation(_), _) => {
+                self.tell_shared(SharedInput::Hold { scope: Scope::Application, until })
             }
         }
-        Ok(facts)
     }
 
     /// Lifts a hold. Also brings back a mailbox that is held after repeated failures of its actor, or that the
@@ -77,39 +96,59 @@ impl SchedulerHandle {
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
     pub async fn resume(&self, scope: HoldScope) -> Result<(), AskError> {
+        judge_hold(&scope)?;
         self.world.holds.lift(self.world.clock.now(), &scope);
         match &scope {
             HoldScope::All => self.tell_shared(SharedInput::Resume(Scope::Application))?,
             HoldScope::Tenant(tenant) => self.tell_shared(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant))))?,
-            HoldScope::Mailbox(mailbox) => self.command(mailbox, Input::Resume(HoldTarget::Mailbox)).await?,
+            HoldScope::Mailbox(mailbox) => {
+                unless_rebuilt(self.command(mailbox, Input::Resume(HoldTarget::Mailbox)).await)?;
+            }
             HoldScope::Campaign(campaign) => {
                 self.command_all(&Input::Resume(HoldTarget::Campaign(Arc::clone(campaign)))).await;
             }
             HoldScope::Operation(id) => {
                 let record = self.known(id).await?;
-                self.command(&record.mailbox, Input::Resume(HoldTarget::Operation(record.key))).await?;
+                let order = Input::Resume(HoldTarget::Operation(record.key));
+                unless_rebuilt(self.command(&record.mailbox, order).await)?;
             }
         }
         Ok(())
     }
 
-    /// Opens a breaker by hand: nothing leaves its scope until it ends, is closed, or `breaker.manual_expiry` has
-    /// passed.
+    /// Opens a breaker by hand: nothing leaves its scope until that ends or it is closed. Without an expiry it ends
+    /// after `breaker.manual_expiry`. The reason is shown by [`SchedulerHandle::trips`], like that of a hold; the event
+    /// says `manual`.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// [`AskError`]: the breaker is as it was.
     ///
     /// # Cancel safety
-    /// The order stands once it is given.
-    pub async fn trip(&self, scope: Scope, expiry: Option<Duration>) -> Result<(), AskError> {
-        let until = self.expiry(expiry);
-        match scope {
-            Scope::Mailbox(mailbox) => self.command(&mailbox, Input::Trip { until }).await,
-            shared => self.tell_shared(SharedInput::Trip { scope: shared, until }),
+    /// As [`SchedulerHandle::hold`].
+    pub async fn trip(
+        &self,
+        scope: Scope,
+        reason: impl Into<Arc<str>>,
+        expiry: Option<Duration>,
+    ) -> Result<TripFacts, AskError> {
+        let (reason, until) = (reason.into(), self.expiry(expiry));
+        judge_scope(&scope)?;
+        judge_reason(&reason)?;
+        let facts = TripFacts { scope, reason, until };
+        let earlier = self.world.trips.note(self.world.clock.now(), facts.clone());
+        let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "breakers open by hand", max: NOTES_MAX })?;
+        let told = match &facts.scope {
+            Scope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Trip { until }).await),
+            shared => self.tell_shared(SharedInput::Trip { scope: shared.clone(), until }),
+        };
+        if told.is_err() {
+            self.world.trips.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
+        told.map(|()| facts)
     }
 
-    /// Closes a breaker by hand.
+    /// Closes a breaker, by whatever it was opened. It takes no reason, as [`SchedulerHandle::resume`] takes none:
+    /// nothing remains that a reason would explain.
     ///
     /// # Errors
     /// [`AskError`].
@@ -117,22 +156,25 @@ impl SchedulerHandle {
     /// # Cancel safety
     /// The order stands once it is given.
     pub async fn close(&self, scope: Scope) -> Result<(), AskError> {
+        judge_scope(&scope)?;
+        self.world.trips.lift(self.world.clock.now(), &scope);
         match scope {
-            Scope::Mailbox(mailbox) => self.command(&mailbox, Input::CloseBreaker).await,
+            Scope::Mailbox(mailbox) => unless_rebuilt(self.command(&mailbox, Input::CloseBreaker).await),
             shared => self.tell_shared(SharedInput::CloseBreaker(shared)),
         }
     }
 
-    /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. The
-    /// bounds of the actors themselves (`actors`), the store and the transport stay as they were started.
+    /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. All or
+    /// nothing: one key that changes only with a restart (`actors`, `store`, `transport`) refuses the whole.
     ///
     /// # Errors
-    /// [`AskError::Config`]: the old configuration stays in force.
+    /// [`AskError::Config`]: the old configuration stays in force. Its source names the keys.
     ///
     /// # Cancel safety
     /// Dropped half-way, the new configuration is in force for mailboxes that start from now on and may not have
     /// reached every live one: give it again.
     pub async fn reconfigure(&self, config: Config) -> Result<(), AskError> {
+        self.world.settings.load().config.reload(&config).map_err(AskError::Config)?;
         let settings = Arc::new(Settings::new(config).map_err(AskError::Config)?);
         self.world.settings.store(Arc::clone(&settings));
         self.tell_shared(SharedInput::Reconfigure(settings.shared()))?;
@@ -192,4 +234,36 @@ impl SchedulerHandle {
         }
         self.world.shared.ask(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
     }
+}
+
+/// An engine that is being rebuilt cannot be told, and need not be: it begins with what is noted.
+fn unless_rebuilt(told: Result<(), AskError>) -> Result<(), AskError> {
+    match told {
+        Err(AskError::NotNow { .. }) => Ok(()),
+        told => told,
+    }
+}
+
+fn judge_hold(scope: &HoldScope) -> Result<(), AskError> {
+    let judged = match scope {
+        HoldScope::Mailbox(id) => submission::id("mailbox", id, MAILBOX_ID_BYTES_MAX),
+        HoldScope::Tenant(id) => submission::id("tenant", id, LABEL_BYTES_MAX),
+        HoldScope::Campaign(id) => submission::id("campaign", id, LABEL_BYTES_MAX),
+        // An operation is looked up by its id before anything else.
+        HoldScope::All | HoldScope::Operation(_) => Ok(()),
+    };
+    judged.map_err(AskError::Invalid)
+}
+
+fn judge_scope(scope: &Scope) -> Result<(), AskError> {
+    let judged = match scope {
+        Scope::Mailbox(id) => submission::id("mailbox", id, MAILBOX_ID_BYTES_MAX),
+        Scope::Tenant(id) => submission::id("tenant", id, LABEL_BYTES_MAX),
+        Scope::Application => Ok(()),
+    };
+    judged.map_err(AskError::Invalid)
+}
+
+fn judge_reason(reason: &str) -> Result<(), AskError> {
+    submission::id("reason", reason, REASON_BYTES_MAX).map_err(AskError::Invalid)
 }

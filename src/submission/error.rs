@@ -29,7 +29,7 @@ pub enum InvalidSubmission {
         bytes_max: usize,
     },
     /// An id holds a control character, such as a line break.
-    #[error("{field} holds the control character U+{code:04X} at byte {at}; ids are one line of text")]
+    #[error("{field} holds the control character U+{code:04X} at byte {at}; it has to be one line of text")]
     ControlCharacter {
         /// Which.
         field: &'static str,

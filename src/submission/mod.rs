@@ -21,6 +21,8 @@ use crate::engine::{Cost, Lane, Timestamp};
 pub const MAILBOX_ID_BYTES_MAX: usize = 256;
 /// Longest tenant, caller, campaign or admission key, in bytes.
 pub const LABEL_BYTES_MAX: usize = 128;
+/// Longest reason that an operator gives for an order, in bytes.
+pub const REASON_BYTES_MAX: usize = 512;
 
 /// One email to be sent. Built with [`Submission::new`] and its setters, handed over with `SchedulerHandle::submit`.
 #[derive(Clone, Debug, PartialEq, Eq)]

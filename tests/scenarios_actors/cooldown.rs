@@ -83,7 +83,7 @@ fn an_operators_trip_is_never_shortened_and_his_close_lets_go_at_every_scope() {
             let handle = scheduler.handle();
             let mut events = handle.events();
             for minutes in [10, 1] {
-                handle.trip(scope.clone(), Some(MINUTE * minutes)).await.expect("tripped");
+                handle.trip(scope.clone(), "a test", Some(MINUTE * minutes)).await.expect("tripped");
                 let facts = breaker(&handle, &scope).await;
                 let expected = (BreakerState::Open, Some(TripReason::Manual), Some(START.after(MINUTE * 10)));
                 assert_eq!((facts.state, facts.reason, facts.until), expected, "{scope}");
@@ -115,7 +115,7 @@ fn a_tripped_breaker_ends_by_itself_with_one_probe_at_a_time() {
     paused(|| async {
         let (scheduler, record) = start(unlimited(), Vec::new()).await;
         let handle = scheduler.handle();
-        handle.trip(Scope::Application, Some(seconds(90))).await.expect("tripped");
+        handle.trip(Scope::Application, "a test", Some(seconds(90))).await.expect("tripped");
         let batch = (0..50).map(|n| submission(&format!("m{n}@example.org"), &format!("op-{n}"), Lane::Foreground));
         for ticket in handle.submit_many(batch).await {
             accepted(ticket.expect("taken in")).await;

@@ -83,7 +83,7 @@ fn a_breaker_is_tripped_and_closed_by_hand_at_either_kind_of_scope() {
             let transport = Scripted::accepting();
             let scheduler = start(unlimited(), transport.clone()).await;
             let handle = scheduler.handle();
-            handle.trip(scope.clone(), Some(Duration::from_secs(600))).await.expect("tripped");
+            handle.trip(scope.clone(), "a look", Some(Duration::from_secs(600))).await.expect("tripped");
             let ticket = handle.submit(foreground("one")).await.expect("taken in");
             tokio::time::sleep(Duration::from_secs(60)).await;
             assert_eq!(transport.count(), 0, "{scope}");
