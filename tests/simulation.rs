@@ -191,7 +191,7 @@ fn operations(world: &World) -> Result<(), Violation> {
         operation::replay(*key, &whole)?;
         let count = |wanted: Transition| history.iter().filter(|transition| **transition == wanted).count() as u64;
         operation::sends_are_recorded(*key, world.sends().get(key).copied().unwrap_or(0), count(Transition::Claim))?;
-        let paid = count(Transition::Retry) + count(Transition::Lose) + count(Transition::Suspend);
+        let paid = count(Transition::Retry) + count(Transition::Repeat);
         operation::attempts_are_bounded(*key, u32::try_from(paid).expect("small"), 8)?;
         let executed = taken.get(&*key.0.to_string()).copied().unwrap_or(0);
         operation::duplicates_are_accounted(*key, executed.max(1), count(Transition::Repeat))?;

@@ -54,6 +54,22 @@ pub struct SharedPolicy {
     pub resume: ResumePolicy,
 }
 
+impl SharedPolicy {
+    /// Whether tenants have budgets of their own.
+    #[must_use]
+    pub fn limits_tenants(&self) -> bool {
+        self.tenant.is_limited()
+    }
+}
+
+impl ScopePolicy {
+    /// Whether it limits anything.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        !self.limits.is_empty() || self.concurrency.is_some()
+    }
+}
+
 /// Safety margins of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardPolicy {

@@ -66,6 +66,12 @@ impl Budget {
         {
             put(Wall::Cooldown, until);
         }
+        if let Some(at) = self.wave.and_then(|wave| wave.wait(now)) {
+            put(Wall::Ramp, at);
+        }
+        if self.connect_at > now {
+            put(Wall::InFlight, self.connect_at);
+        }
         if !self.concurrency.may_start(lane, now) {
             // A completion frees a slot, which no timer can tell; this is the latest it can come.
             let latest = now.after(rules.guard.request_deadline_max);

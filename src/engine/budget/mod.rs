@@ -15,13 +15,14 @@ mod settle;
 use std::time::Duration;
 
 use super::breaker::{Breaker, BreakerFacts, Concurrency, Gate};
-use super::cost::{Cost, Unit};
+use super::cost::{Cost, CostSum, Unit};
 use super::event::Event;
 use super::lane::Lane;
 use super::lanes::Share;
 use super::ledger::{Earliest, Ledger};
 use super::limit::Limit;
 use super::policy::{BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
+use super::resume::{Pacer, Wave};
 use super::scope::Scope;
 use super::spread::Rate;
 use super::time::Timestamp;
@@ -50,10 +51,24 @@ impl<'a> From<&'a SharedPolicy> for Rules<'a> {
 }
 
 /// One limit: its record, and how the lanes share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) ledger: Ledger,
     pub(crate) share: Share,
+}
+
+/// Whether the provider refused the scope itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspended {
+    No,
+    Yes,
+}
+
+/// Whether nothing at all may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shut {
+    No,
+    Yes,
 }
 
 #[derive(Debug)]
@@ -64,6 +79,15 @@ pub(crate) struct Budget {
     breaker: Breaker,
     /// An operator's hold of the whole scope; [`Timestamp::EPOCH`] when there is none.
     hold_until: Timestamp,
+    /// The provider refused the mailbox or the account itself. Apart from the hold, so that one that expires does not
+    /// lift it.
+    suspended: Suspended,
+    /// No connection is tried before this: the provider refused one for concurrency, and said so or C was 1.
+    connect_at: Timestamp,
+    /// Resumptions that are under way.
+    wave: Option<Wave>,
+    /// Whether nothing at all could pass when [`Budget::plan_wave`] last looked.
+    was_shut: Shut,
     /// Since when foreground could have been seen here; outlives the rows.
     known_since: Timestamp,
     /// Attempts and reservations not yet settled, lingering slots not counted.
@@ -78,6 +102,10 @@ impl Budget {
             rows: Vec::new(),
             concurrency: Concurrency::new(policy.concurrency),
             hold_until: Timestamp::EPOCH,
+            suspended: Suspended::No,
+            connect_at: Timestamp::EPOCH,
+            wave: None,
+            was_shut: Shut::No,
             known_since: Timestamp::NEVER,
             in_flight: 0,
         }
@@ -95,8 +123,8 @@ impl Budget {
         self.in_flight
     }
 
-    /// New limits. Rows of limits that stay keep their entries; a limit that goes takes its record along; a new one
-    /// starts empty, except that a changed amount or kind of the same unit and window keeps what was counted.
+    /// New limits. What was counted stays counted: each new limit takes over the record of the same unit and window, or
+    /// else that of the longest window of its unit, which counts at least as much.
     pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, guard: &GuardPolicy) {
         self.concurrency.set_limit(policy.concurrency);
         if *self.limits != *policy.limits {
@@ -106,15 +134,12 @@ impl Budget {
             self.limits = policy.limits.clone().into_boxed_slice();
             return;
         }
-        let mut old: Vec<Option<Row>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let old = std::mem::take(&mut self.rows);
         for limit in &policy.limits {
-            let same = |row: &Option<Row>| {
-                row.as_ref().is_some_and(|row| {
-                    let before = row.ledger.limit();
-                    before.unit() == limit.unit() && before.window() == limit.window()
-                })
-            };
-            let kept = old.iter().position(same).and_then(|at| old[at].take());
+            let of_unit = || old.iter().filter(|row| row.ledger.limit().unit() == limit.unit());
+            let same = of_unit().find(|row| row.ledger.limit().window() == limit.window());
+            let longest = of_unit().max_by_key(|row| row.ledger.limit().window());
+            let kept = same.or(longest).cloned();
             let mut row = kept.unwrap_or_else(|| Row::new(*limit, guard, self.known_since));
             if row.ledger.limit() != *limit {
                 row.ledger.set_limit(now, *limit, guard);
@@ -158,8 +183,48 @@ impl Budget {
         self.hold_until = until;
     }
 
+    /// Nothing passes until a person resumes it.
+    pub(crate) fn suspend(&mut self) {
+        self.suspended = Suspended::Yes;
+    }
+
+    /// A person lifts hold and suspension.
+    pub(crate) fn resume(&mut self) {
+        (self.hold_until, self.suspended) = (Timestamp::EPOCH, Suspended::No);
+    }
+
     pub(crate) fn hold_until(&self, now: Timestamp) -> Option<Timestamp> {
-        (self.hold_until > now).then_some(self.hold_until)
+        match self.suspended {
+            Suspended::Yes => Some(Timestamp::NEVER),
+            Suspended::No => (self.hold_until > now).then_some(self.hold_until),
+        }
+    }
+
+    /// What waited through a cooldown or a hold goes on as a wave; a new cooldown ends it. `waiting` tells how many
+    /// wait, of what cost, and in which lane the last of them is.
+    pub(crate) fn plan_wave(
+        &mut self,
+        now: Timestamp,
+        waiting: impl FnOnce() -> (u32, CostSum, Lane),
+        unpaced: Option<Duration>,
+        rules: Rules<'_>,
+        events: &mut Vec<Event>,
+    ) {
+        let shut = if self.shut_until(now).is_some() { Shut::Yes } else { Shut::No };
+        let was_shut = std::mem::replace(&mut self.was_shut, shut);
+        if shut == Shut::Yes {
+            self.wave = None;
+        } else if was_shut == Shut::Yes {
+            let (count, cost, lane) = waiting();
+            let pacer = match unpaced.filter(|_| self.rate(now).is_none()) {
+                Some(over) => Pacer::Wave { over },
+                None => Pacer::Budget { last_at: self.last_of(now, lane, &cost, rules) },
+            };
+            self.wave = Wave::plan(self.scope(), now, count, pacer).map(|(wave, event)| {
+                events.push(event);
+                wave
+            });
+        }
     }
 
     /// Until when nothing at all may leave, if so: an open breaker or an operator's hold.
@@ -211,8 +276,9 @@ impl Budget {
     pub(crate) fn is_blank(&self, now: Timestamp) -> bool {
         self.rows.iter().all(|row| row.ledger.used(now) == 0)
             && self.breaker.is_quiet(now)
+            && self.concurrency.is_quiet(now)
             && self.in_flight == 0
-            && self.hold_until <= now
+            && self.hold_until(now).is_none()
     }
 
     pub(crate) fn breaker_facts(&self, now: Timestamp) -> BreakerFacts {
@@ -220,7 +286,7 @@ impl Budget {
     }
 
     pub(crate) fn is_troubled(&self, now: Timestamp) -> bool {
-        !self.breaker.is_quiet(now) || self.hold_until > now
+        !self.breaker.is_quiet(now) || self.hold_until(now).is_some()
     }
 
     /// The admitted rate: that of the slowest limit on requests. `None`: there is no such limit.
@@ -256,6 +322,12 @@ impl Budget {
         for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
             row.ledger.restore(lane, cost.of(limit.unit()), counts_until);
         }
+    }
+
+    /// An attempt of an earlier life may still be executed: its connection stays taken until then.
+    pub(crate) fn restore_live(&mut self, now: Timestamp, lane: Lane, until: Timestamp) {
+        self.concurrency.on_start(lane);
+        self.concurrency.on_linger(lane, now, until);
     }
 
     /// One row per limit, for facts; empty when nothing was ever used.

@@ -1,5 +1,7 @@
 //! Charging a budget, and what becomes of the charge (the release table).
 
+use std::time::Duration;
+
 use super::{Budget, Rules};
 use crate::engine::breaker::LimitUse;
 use crate::engine::cost::Cost;
@@ -10,6 +12,9 @@ use crate::engine::ledger::Counted;
 use crate::engine::settlement::{self, Charge, Slot};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, ThrottleKind, Verdict};
+
+/// Between two attempts at the only connection that is left, where the provider says nothing: Outlook's usual hint.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether an answer is about this scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +27,19 @@ pub(crate) enum Blame {
 
 impl Budget {
     /// Charges every window and takes a connection. The caller has asked [`Budget::wait`] at the same instant.
-    pub(crate) fn reserve(&mut self, now: Timestamp, lane: Lane, cost: &Cost, rules: Rules<'_>) {
+    pub(crate) fn reserve(
+        &mut self,
+        now: Timestamp,
+        lane: Lane,
+        cost: &Cost,
+        rules: Rules<'_>,
+        events: &mut Vec<Event>,
+    ) {
         self.make_rows(rules.guard);
+        if let Some(wave) = &mut self.wave {
+            events.extend(wave.on_start(self.breaker.scope(), now));
+            self.wave = self.wave.filter(|wave| !wave.is_over());
+        }
         self.in_flight = self.in_flight.saturating_add(1);
         self.concurrency.on_start(lane);
         self.breaker.on_start(now, rules.breaker, &self.limits);
@@ -116,6 +132,11 @@ impl Budget {
         if let Verdict::Throttled(throttle) = &answer.verdict
             && throttle.kind == ThrottleKind::Concurrency
         {
+            // With nothing left to lower, the only slower way is to wait.
+            let alone = self.concurrency.limit() == Some(1);
+            let least = if alone { CONNECT_PAUSE } else { Duration::ZERO };
+            let pause = throttle.retry_after.unwrap_or_default().clamp(least, rules.breaker.retry_after_max.max(least));
+            self.connect_at = self.connect_at.max(now.after(pause));
             self.concurrency.on_concurrency_throttle(now, sent_at, rules.breaker);
         }
         let rows = &self.rows;

@@ -93,6 +93,7 @@ impl Entry {
                     debug_assert!(false, "{violation}");
                 }
                 self.state = state;
+                self.operation.attempts = transition.attempts_after(self.operation.attempts);
             }
             // A transition that is not listed (O1) is a bug of this engine; the state it left stays, so nothing is
             // lost.

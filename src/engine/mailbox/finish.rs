@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::entry::{CancelRequest, Shared, Step};
 use super::table::End;
-use super::{Effect, Mailbox, Outcome};
+use super::{AskShared, Effect, Mailbox, Outcome};
 use crate::engine::budget::Blame;
+use crate::engine::cost::Cost;
 use crate::engine::event::Event;
 use crate::engine::operation::{OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::policy::DuplicatePolicy;
@@ -94,6 +95,10 @@ impl Mailbox {
                 entry.apply(Transition::Throttle);
                 let until = self.resumes_at(now, hash);
                 self.record(now, key, Transition::Throttle, Some(until));
+                if !matches!(throttle.scope, None | Some(ScopeKind::Mailbox)) {
+                    // The cooldown is the shared scopes': from now on they are asked, whatever they announced before.
+                    self.ask = AskShared::Always;
+                }
                 self.again(now, key, None);
             }
             Verdict::Transient { sent: Sent::No, retry_after } => {
@@ -112,7 +117,6 @@ impl Mailbox {
             }
             Verdict::Permanent { of } => {
                 // The mailbox waits for a person; its operations stay where they are.
-                entry.operation.attempts = entry.operation.attempts.saturating_add(1);
                 entry.apply(Transition::Suspend);
                 self.suspend(of, status);
                 self.record(now, key, Transition::Suspend, None);
@@ -137,7 +141,7 @@ impl Mailbox {
 
     /// Nothing leaves this mailbox until a person resumes it.
     fn suspend(&mut self, of: Subject, status: Option<u16>) {
-        self.budget.hold(Timestamp::NEVER);
+        self.budget.suspend();
         self.events.push(Event::MailboxSuspended { scope: self.budget.scope().clone(), of, status });
     }
 
@@ -152,11 +156,10 @@ impl Mailbox {
     fn retry(&mut self, now: Timestamp, key: OperationKey, transition: Transition, at_least: Duration) {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
-        let operation = &mut entry.operation;
-        operation.attempts = operation.attempts.saturating_add(1);
+        entry.apply(transition);
+        let operation = &entry.operation;
         let at = now.after(backoff(policy, operation.id_hash, operation.attempts).max(at_least));
         let spent = operation.attempts >= policy.attempts_max.get() || at >= operation.deadline;
-        entry.apply(transition);
         // Recorded even if it is the last: a store that checks transitions sees every one of them.
         self.record(now, key, transition, (!spent).then_some(at));
         if spent {
@@ -171,12 +174,28 @@ impl Mailbox {
         let Some(entry) = self.table.get(key) else { return };
         if entry.cancel == CancelRequest::Requested {
             self.end_cancelled(now, key);
-        } else if entry.operation.deadline <= now {
+        } else if entry.operation.deadline <= now || self.never_fits(&entry.cost()) {
             self.exhaust(now, key, Transition::Exhaust);
         } else if let Some(at) = at.filter(|at| *at > now) {
             self.table.delay(key, at, Step::Delayed);
         } else {
             self.ready(now, key, End::Head);
+        }
+    }
+
+    /// Whether a limit was lowered below this cost since it was admitted.
+    pub(super) fn never_fits(&self, cost: &Cost) -> bool {
+        self.budget.never(cost, Self::rules(&self.policy)).is_some()
+    }
+
+    /// Ends what can never go any more, so that it does not block what can.
+    pub(super) fn end_hopeless(&mut self, now: Timestamp) {
+        for key in self.table.keys() {
+            let Some(entry) = self.table.get(key) else { continue };
+            let waits = matches!(entry.step, Step::Delayed | Step::Queued | Step::Held | Step::Waiting);
+            if waits && self.never_fits(&entry.cost()) {
+                self.deadline_passed(now, key);
+            }
         }
     }
 
@@ -190,20 +209,19 @@ impl Mailbox {
     /// It may have been accepted: the ticket says so at once, and the look-ups begin.
     fn lost(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        entry.operation.attempts = entry.operation.attempts.saturating_add(1);
         entry.apply(Transition::Lose);
         self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown });
-        self.await_look_up(now, key, Step::Unknown { since: now, looks: 0, absent: 0 });
+        self.await_look_up(key, Step::Unknown { since: now, looks: 0, absent: 0 }, now);
         let next = self.table.get(key).map(|entry| entry.due_at);
         self.record(now, key, Transition::Lose, next);
     }
 
-    /// Arms the next look-up, or the instant at which the unknown is given up.
-    pub(super) fn await_look_up(&mut self, now: Timestamp, key: OperationKey, step: Step) {
+    /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
+    pub(super) fn await_look_up(&mut self, key: OperationKey, step: Step, earliest: Timestamp) {
         let Step::Unknown { since, looks, .. } = step else { return };
         let give_up = since.after(self.policy.retry.unknown_max);
         let next = LOOK_UPS.get(usize::from(looks)).map_or(give_up, |after| since.after(*after).min(give_up));
-        self.table.delay(key, next.max(now), step);
+        self.table.delay(key, next.max(earliest), step);
     }
 
     /// An unknown's instant has come: look it up once more, or give it up.
@@ -216,7 +234,10 @@ impl Mailbox {
             return;
         }
         self.effects.push_back(Effect::Reconcile { key });
-        self.await_look_up(now, key, Step::Unknown { since, looks: looks.saturating_add(1), absent });
+        // After a downtime several instants of the schedule may have passed: two answers of one moment are one, and
+        // the answer to this look-up has to be able to come before the unknown is given up.
+        let step = Step::Unknown { since, looks: looks.saturating_add(1), absent };
+        self.await_look_up(key, step, now.after(LOOK_UPS[0]));
     }
 
     /// What became of an unknown.
@@ -240,9 +261,9 @@ impl Mailbox {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
         let operation = &entry.operation;
-        let at = now.after(backoff(policy, operation.id_hash, operation.attempts));
-        let spent = operation.attempts >= policy.attempts_max.get() || at >= operation.deadline;
-        if spent {
+        let attempts = Transition::Repeat.attempts_after(operation.attempts);
+        let at = now.after(backoff(policy, operation.id_hash, attempts));
+        if attempts >= policy.attempts_max.get() || at >= operation.deadline {
             self.exhaust(now, key, Transition::Expire);
             return;
         }
@@ -264,8 +285,12 @@ impl Mailbox {
                 self.exhaust(now, key, Transition::Expire);
             }
             Step::Unknown { .. } => {}
+            Step::Reserving => {
+                self.unreserve(now, key);
+                self.leave(now, key);
+            }
             // Judged when the step that is under way has ended.
-            Step::Reserving | Step::Claiming { .. } | Step::Attempting { .. } => {}
+            Step::Claiming { .. } | Step::Attempting { .. } => {}
         }
     }
 

@@ -34,6 +34,7 @@ impl Mailbox {
                 self.budget.reconfigure(now, &policy.scope, &policy.guard);
                 self.table.set_bypass_max(policy.lanes.bypass_max);
                 self.policy = policy;
+                self.end_hopeless(now);
             }
             // The only input that an idle mailbox gets: windows in which nothing counts any more go.
             Input::Wake if self.table.is_empty() => self.budget.shrink(now, Self::rules(&self.policy)),
@@ -58,8 +59,7 @@ impl Mailbox {
 
     /// Tells once when a lane fills up. It has to empty by a tenth before that is news again.
     fn tell_full(&mut self, lane: Lane) {
-        let depth_max = self.depth_max(lane);
-        let depth = u32::try_from(self.table.lane(lane).len()).unwrap_or(u32::MAX);
+        let (depth_max, depth) = (self.depth_max(lane), self.table.live(lane));
         let full = &mut self.full[index(lane)];
         if depth >= depth_max && !*full {
             *full = true;
@@ -88,7 +88,11 @@ impl Mailbox {
 
     fn granted(&mut self, now: Timestamp, key: OperationKey) {
         self.shared_waits.remove(&key);
-        let Some(entry) = self.table.get(key) else { return };
+        let Some(entry) = self.table.get(key) else {
+            // Nobody is left to use it.
+            self.effects.push_back(Effect::Return { key, tenant: None });
+            return;
+        };
         let (lane, cost, step) = (entry.operation.lane, entry.cost(), entry.step);
         match step {
             Step::Reserving => self.claim(now, key, Shared::Reserved),
@@ -96,7 +100,7 @@ impl Mailbox {
                 if cfg!(debug_assertions) {
                     self.assert_order(now, key, Grant::Ordinary);
                 }
-                self.budget.reserve(now, lane, &cost, Self::rules(&self.policy));
+                self.budget.reserve(now, lane, &cost, Self::rules(&self.policy), &mut self.events);
                 self.on_start(now, lane);
                 self.claim(now, key, Shared::Reserved);
             }
@@ -105,7 +109,9 @@ impl Mailbox {
                 let dominant = self.budget.dominant(&cost);
                 self.table.requeue_unsent(key, dominant);
             }
-            _ => {}
+            Step::Delayed | Step::Queued | Step::Held | Step::Unknown { .. } => self.give_back_shared(key),
+            // What is under way settles it.
+            Step::Claiming { .. } | Step::Attempting { .. } => {}
         }
     }
 
@@ -126,13 +132,17 @@ impl Mailbox {
         }
         entry.step = Step::Waiting;
         let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
-        let cancelled = entry.cancel == CancelRequest::Requested;
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         let queue = (lane, tenant);
         self.shared_waits.insert(key, SharedWait { queue, constraint });
-        if cancelled {
-            self.end_cancelled(now, key);
-        }
+    }
+
+    /// Nobody waits any more for what the shared scopes were asked for.
+    pub(super) fn unreserve(&mut self, now: Timestamp, key: OperationKey) {
+        let Some(entry) = self.table.get(key) else { return };
+        let (lane, cost) = (entry.operation.lane, entry.cost());
+        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        self.give_back_shared(key);
     }
 
     /// Everything is charged: write the attempt row, or hand the permit over.

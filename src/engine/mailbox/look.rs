@@ -57,7 +57,8 @@ impl Mailbox {
 
     fn check_room(&self, now: Timestamp, lane: Lane, coming: usize) -> Result<(), Refusal> {
         let depth_max = self.depth_max(lane);
-        if self.table.lane(lane).len().saturating_add(coming) < depth_max as usize {
+        // Whatever waits counts: in the queue, for an instant of its own, held, or for its fate to become known.
+        if (self.table.live(lane) as usize).saturating_add(coming) < depth_max as usize {
             return Ok(());
         }
         // Room comes with the next send of that lane.

@@ -37,7 +37,6 @@ use super::lane::Lane;
 use super::lanes::Floor;
 use super::operation::OperationKey;
 use super::policy::MailboxPolicy;
-use super::resume::Wave;
 use super::scope::Scope;
 use super::time::Timestamp;
 
@@ -61,8 +60,6 @@ pub struct Mailbox {
     pump_at: Timestamp,
     /// Lanes that were told to be full and have not emptied by a tenth since.
     full: [bool; 2],
-    /// Resumptions that are under way.
-    wave: Option<Wave>,
     /// The last wait that was told, so that one wait is one event.
     told: Option<(OperationKey, Wall)>,
 }
@@ -91,7 +88,6 @@ impl Mailbox {
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
             full: [false, false],
-            wave: None,
             told: None,
         }
     }

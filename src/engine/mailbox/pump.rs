@@ -8,14 +8,12 @@ use super::table::End;
 use super::{AskShared, Effect, Mailbox};
 use crate::engine::budget::{Grant, Wait};
 use crate::engine::constraint::Wall;
-use crate::engine::cost::CostSum;
 use crate::engine::event::Event;
 use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
 use crate::engine::policy::MailboxPolicy;
-use crate::engine::resume::{Pacer, Wave};
 use crate::engine::time::Timestamp;
 
 /// What the loop found.
@@ -89,7 +87,7 @@ impl Mailbox {
         }
     }
 
-    /// Foreground alone has filled the longest window's worth of grants: one background operation goes first.
+    /// Foreground alone has been backlogged for longer than the shortest window: one background operation goes first.
     fn floor_pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Option<OperationKey> {
         let window = policy.scope.limits.iter().map(|limit| limit.window()).min().unwrap_or(Duration::ZERO);
         if !self.floor.due(now, &policy.lanes, window) {
@@ -157,7 +155,7 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
         entry.step = Step::Reserving;
-        self.budget.reserve(now, lane, &cost, Self::rules(policy));
+        self.budget.reserve(now, lane, &cost, Self::rules(policy), &mut self.events);
         if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
             self.budget.assert_reserve(now, &cost, Self::rules(policy));
         }
@@ -191,33 +189,15 @@ impl Mailbox {
     pub(super) fn on_start(&mut self, now: Timestamp, lane: Lane) {
         self.floor.on_grant(now, lane);
         self.told = None;
-        if let Some(wave) = &mut self.wave {
-            self.events.extend(wave.on_start(self.budget.scope(), now));
-            self.wave = self.wave.filter(|wave| !wave.is_over());
-        }
     }
 
-    /// The cooldown is over and operations wait: their resumption is a wave. A new cooldown ends the wave.
+    /// A mailbox is paced by its ledger and its connections, so its wave only tells.
     pub(super) fn plan_wave(&mut self, now: Timestamp) {
-        let last = self.events.iter().rev().find_map(|event| match event {
-            Event::BreakerHalfOpened { .. } => Some(true),
-            Event::BreakerOpened { .. } => Some(false),
-            _ => None,
-        });
-        match last {
-            Some(true) => {
-                // A mailbox is paced by its ledger and its connections, so the wave only tells.
-                let (lane, waiting) = self.everything_waiting();
-                let last_at = self.budget.last_of(now, lane, &waiting, Self::rules(&self.policy));
-                let planned = Wave::plan(self.budget.scope(), now, self.waiting_count(), Pacer::Budget { last_at });
-                self.wave = planned.map(|(wave, event)| {
-                    self.events.push(event);
-                    wave
-                });
-            }
-            Some(false) => self.wave = None,
-            None => {}
-        }
+        let mut cost = *self.table.queued_cost(Lane::Foreground);
+        cost.merge(self.table.queued_cost(Lane::Background));
+        let last = if self.table.lane(Lane::Background).is_empty() { Lane::Foreground } else { Lane::Background };
+        let waiting = (self.waiting_count(), cost, last);
+        self.budget.plan_wave(now, || waiting, None, Self::rules(&self.policy), &mut self.events);
     }
 
     /// One wait of one operation is one pair of events.
@@ -241,14 +221,6 @@ impl Mailbox {
             _ => {}
         }
         self.events.push(Event::OperationDeferred { key, lane, constraint: wait.constraint, until });
-    }
-
-    /// The cost of everything queued, and the lane that the last of it is in.
-    fn everything_waiting(&self) -> (Lane, CostSum) {
-        let mut waiting = *self.table.queued_cost(Lane::Foreground);
-        waiting.merge(self.table.queued_cost(Lane::Background));
-        let last = if self.table.lane(Lane::Background).is_empty() { Lane::Foreground } else { Lane::Background };
-        (last, waiting)
     }
 
     pub(super) fn waiting_count(&self) -> u32 {

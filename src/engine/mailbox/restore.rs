@@ -51,12 +51,16 @@ impl Mailbox {
             let claimed_at = attempt.claimed_at.min(now);
             let until = attempt.finished_at.map_or(claimed_at.after(linger), |at| at.min(now));
             self.budget.restore(attempt.lane, &attempt.cost, until, &self.policy.guard);
+            if attempt.finished_at.is_none() {
+                self.budget.restore_live(now, attempt.lane, until);
+            }
         }
         let mut operations = operations;
         operations.sort_unstable_by_key(|restored| restored.operation.key);
         for restored in operations {
             self.restore_one(now, restored);
         }
+        self.end_hopeless(now);
         self.sweep(now);
         self.pump(now);
         self.effects.extend(self.events.drain(..).map(super::Effect::Event));
@@ -74,17 +78,16 @@ impl Mailbox {
         match restored.state {
             OperationState::Attempting => {
                 if let Some(entry) = self.table.get_mut(key) {
-                    entry.operation.attempts = entry.operation.attempts.saturating_add(1);
                     entry.apply(Transition::Lose);
                 }
                 self.effects.push_back(super::Effect::Outcome { key, outcome: Outcome::Unknown });
-                self.await_look_up(now, key, Step::Unknown { since: now, looks: 0, absent: 0 });
+                self.await_look_up(key, Step::Unknown { since: now, looks: 0, absent: 0 }, now);
                 let next = self.table.get(key).map(|entry| entry.due_at);
                 self.record(now, key, Transition::Lose, next);
             }
             OperationState::Unknown => {
                 let since = restored.changed_at.min(now);
-                self.await_look_up(now, key, Step::Unknown { since, looks: 0, absent: 0 });
+                self.await_look_up(key, Step::Unknown { since, looks: 0, absent: 0 }, now);
             }
             _ => {
                 let at = restored.next_at.unwrap_or(not_before);

@@ -29,8 +29,13 @@ impl Mailbox {
                     self.end_cancelled(now, key);
                 }
             }
+            Step::Reserving => {
+                self.unreserve(now, key);
+                self.table.delay(key, Timestamp::NEVER, Step::Held);
+                self.cancel(now, key);
+            }
             // Never directly (transition 17): applied when the attempt has ended.
-            Step::Reserving | Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
+            Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
                 entry.cancel = CancelRequest::Requested;
             }
         }
@@ -70,7 +75,7 @@ impl Mailbox {
 
     pub(super) fn resume(&mut self, now: Timestamp, target: &HoldTarget) {
         if *target == HoldTarget::Mailbox {
-            self.budget.hold(Timestamp::EPOCH);
+            self.budget.resume();
             return;
         }
         self.holds.retain(|hold| hold.target != *target);

@@ -26,6 +26,8 @@ pub(super) struct Table {
     entries: KeyMap<Entry>,
     lanes: [LaneQueue; 2],
     queued_cost: [CostSum; 2],
+    /// Operations here per lane, wherever they stand.
+    live: [u32; 2],
     due: BTreeSet<(Timestamp, OperationKey)>,
     deadlines: BTreeSet<(Timestamp, OperationKey)>,
 }
@@ -53,7 +55,13 @@ impl Table {
         if entry.operation.deadline != Timestamp::NEVER {
             self.deadlines.insert((entry.operation.deadline, key));
         }
+        self.live[index(entry.operation.lane)] += 1;
         self.entries.insert(key, entry);
+    }
+
+    /// How many operations of a lane are here, wherever they stand.
+    pub(super) fn live(&self, lane: Lane) -> u32 {
+        self.live[index(lane)]
     }
 
     pub(super) fn get(&self, key: OperationKey) -> Option<&Entry> {
@@ -73,6 +81,8 @@ impl Table {
         self.unqueue(key);
         let entry = self.entries.remove(&key)?;
         self.deadlines.remove(&(entry.operation.deadline, key));
+        let live = &mut self.live[index(entry.operation.lane)];
+        *live = live.saturating_sub(1);
         if self.entries.is_empty() {
             // An idle mailbox owns no heap.
             self.entries = KeyMap::default();

@@ -15,6 +15,7 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};
 
 mod door;
+mod mended;
 
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

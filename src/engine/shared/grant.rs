@@ -1,5 +1,6 @@
 //! Who waits, who goes next, and what is told to those that wait.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared, index};
@@ -10,7 +11,6 @@ use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Queued, Usable};
 use crate::engine::operation::{KeyMap, OperationKey};
-use crate::engine::resume::{Pacer, Wave};
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
 
@@ -30,6 +30,7 @@ impl Shared {
                     budget.trip(now, until, waiting, &mut events);
                 }
                 self.events = events;
+                self.watch(now, &scope);
             }
             Input::CloseBreaker(scope) => {
                 let mut events = std::mem::take(&mut self.events);
@@ -42,10 +43,11 @@ impl Shared {
                 if let Some(budget) = self.budget_mut(&scope) {
                     budget.hold(until);
                 }
+                self.watch(now, &scope);
             }
             Input::Resume(scope) => {
                 if let Some(budget) = self.budget_mut(&scope) {
-                    budget.hold(Timestamp::EPOCH);
+                    budget.resume();
                 }
             }
             Input::Reconfigure(policy) => {
@@ -67,6 +69,12 @@ impl Shared {
         }
     }
 
+    fn watch(&mut self, now: Timestamp, scope: &Scope) {
+        if let Scope::Tenant(tenant) = scope {
+            self.after_change(now, Some(tenant));
+        }
+    }
+
     /// A tenant's budget; made when it is first needed.
     pub(super) fn tenant_mut(&mut self, tenant: &Arc<str>) -> &mut Budget {
         let limits = &self.policy.tenant;
@@ -79,8 +87,9 @@ impl Shared {
             return; // asked twice: the first one stands
         }
         let policy = Arc::clone(&self.policy);
-        let limited = !policy.tenant.limits.is_empty() || policy.tenant.concurrency.is_some();
-        if limited && let Some(tenant) = &claimant.tenant {
+        if policy.limits_tenants()
+            && let Some(tenant) = &claimant.tenant
+        {
             self.tenant_mut(tenant);
         }
         if lane == Lane::Foreground {
@@ -102,47 +111,49 @@ impl Shared {
     pub(super) fn sweep(&mut self, now: Timestamp) {
         let waiting = self.waiting_count();
         let policy = Arc::clone(&self.policy);
-        let due = |budget: &Budget| budget.deadline().is_some_and(|at| at <= now);
-        for budget in [&mut self.application].into_iter().chain(self.tenants.values_mut()) {
-            if due(budget) {
-                budget.wake(now, Rules::from(&*policy), waiting, &mut self.events);
+        let rules = Rules::from(&*policy);
+        if self.application.deadline().is_some_and(|at| at <= now) {
+            self.application.wake(now, rules, waiting, &mut self.events);
+        }
+        for tenant in &self.alert {
+            if let Some(budget) = self.tenants.get_mut(tenant)
+                && budget.deadline().is_some_and(|at| at <= now)
+            {
+                budget.wake(now, rules, waiting, &mut self.events);
             }
         }
+        let tenants = &self.tenants;
+        self.alert.retain(|tenant| {
+            tenants.get(tenant).is_some_and(|budget| budget.is_troubled(now) || budget.deadline().is_some())
+        });
     }
 
-    /// What waited through a cooldown or a hold of the application goes on as a wave.
-    pub(super) fn plan_wave(&mut self, now: Timestamp) {
-        let is_shut = self.application.shut_until(now).is_some();
-        if self.was_shut && !is_shut {
-            let pacer = match self.application.rate(now) {
-                None => Pacer::Wave { over: self.policy.resume.spread },
-                Some(_) => {
-                    let mut waiting = CostSum::default();
-                    self.waiting.values().for_each(|claimant| waiting.add(&claimant.cost));
-                    let rules = Rules::from(&*self.policy);
-                    Pacer::Budget { last_at: self.application.last_of(now, Lane::Background, &waiting, rules) }
-                }
-            };
-            let planned = Wave::plan(&Scope::Application, now, self.waiting_count(), pacer);
-            self.wave = planned.map(|(wave, event)| {
-                self.events.push(event);
-                wave
-            });
-        } else if is_shut {
-            self.wave = None;
+    /// What waited through a cooldown or a hold of the application or of a tenant goes on as a wave. A scope without a
+    /// limit on requests has no pacer of its own, so there the wave is the pacer.
+    pub(super) fn plan_waves(&mut self, now: Timestamp) {
+        let policy = Arc::clone(&self.policy);
+        let (rules, unpaced, waiting) = (Rules::from(&*policy), Some(policy.resume.spread), &self.waiting);
+        let of = |tenant: Option<&Arc<str>>| {
+            let (mut count, mut cost) = (0_u32, CostSum::default());
+            let here = |claimant: &&Claimant| tenant.is_none() || claimant.tenant.as_ref() == tenant;
+            for claimant in waiting.values().filter(here) {
+                count = count.saturating_add(1);
+                cost.add(&claimant.cost);
+            }
+            (count, cost, Lane::Background)
+        };
+        self.application.plan_wave(now, || of(None), unpaced, rules, &mut self.events);
+        for tenant in &self.alert {
+            if let Some(budget) = self.tenants.get_mut(tenant) {
+                budget.plan_wave(now, || of(Some(tenant)), unpaced, rules, &mut self.events);
+            }
         }
-        self.was_shut = is_shut;
     }
 
     /// Grants everything that may go, foreground first.
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
-        loop {
-            if let Some(at) = self.wave.and_then(|wave| wave.wait(now)) {
-                self.pump_at = self.pump_at.min(at);
-                return;
-            }
-            let Some(key) = self.pick(now) else { return };
+        while let Some(key) = self.pick(now) {
             self.grant(now, key);
         }
     }
@@ -212,15 +223,19 @@ impl Shared {
         let Some(claimant) = self.waiting.remove(&key) else { return };
         self.lanes[index(claimant.lane)].take(key);
         let policy = Arc::clone(&self.policy);
+        // Its tenant's budget may have been dropped as blank while it waited for the application.
+        if policy.limits_tenants()
+            && let Some(tenant) = &claimant.tenant
+        {
+            self.tenant_mut(tenant);
+        }
         let charged = claimant.tenant.clone().filter(|tenant| self.tenants.contains_key(tenant));
+        let mut events = std::mem::take(&mut self.events);
         for budget in self.budgets_of_mut(charged.as_ref()) {
-            budget.reserve(now, claimant.lane, &claimant.cost, Rules::from(&*policy));
+            budget.reserve(now, claimant.lane, &claimant.cost, Rules::from(&*policy), &mut events);
         }
+        self.events = events;
         self.effects.push_back(Effect::Grant(claimant.asker));
-        if let Some(wave) = &mut self.wave {
-            self.events.extend(wave.on_start(&Scope::Application, now));
-            self.wave = self.wave.filter(|wave| !wave.is_over());
-        }
         self.granted.insert(key, Claimant { since: now, charged, ..claimant });
     }
 
@@ -233,7 +248,7 @@ impl Shared {
         for budget in self.budgets_of_mut(claimant.charged.as_ref()) {
             budget.release(now, claimant.lane, &claimant.cost, Rules::from(&*policy));
         }
-        self.forget_tenant(now, claimant.charged.as_ref());
+        self.after_change(now, claimant.charged.as_ref());
     }
 
     /// What a mailbox waited for is dropped; what it held may have been sent and stays charged.
@@ -278,11 +293,24 @@ impl Shared {
         self.effects.push_back(Effect::Wait { asker: claimant.asker, until, constraint });
     }
 
-    /// Drops a tenant's budget in which nothing counts any more.
-    pub(super) fn forget_tenant(&mut self, now: Timestamp, tenant: Option<&Arc<str>>) {
-        let Some(tenant) = tenant else { return };
-        if self.tenants.get(tenant).is_some_and(|budget| budget.is_blank(now)) {
-            self.tenants.remove(tenant);
+    /// A tenant's budget has changed: watch it while there is something to wait for. And look at two others, in turn:
+    /// those in which nothing counts any more are dropped, so that the table has as many tenants as have charges.
+    pub(super) fn after_change(&mut self, now: Timestamp, tenant: Option<&Arc<str>>) {
+        if let Some(tenant) = tenant
+            && let Some(budget) = self.tenants.get(tenant)
+            && (budget.is_troubled(now) || budget.deadline().is_some())
+        {
+            self.alert.insert(Arc::clone(tenant));
+        }
+        for _ in 0..2 {
+            let after = self.looked_at.take().map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((next, budget)) = self.tenants.range((after, Bound::Unbounded)).next() else { return };
+            let (next, blank) = (Arc::clone(next), budget.is_blank(now));
+            if blank {
+                self.tenants.remove(&next);
+                self.alert.remove(&next);
+            }
+            self.looked_at = Some(next);
         }
     }
 }

@@ -14,7 +14,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use io::{Asker, Effect, Input, MailboxKey};
@@ -29,7 +29,6 @@ use super::lanes::LaneQueue;
 use super::mailbox::AskShared;
 use super::operation::KeyMap;
 use super::policy::SharedPolicy;
-use super::resume::Wave;
 use super::scope::Scope;
 use super::time::Timestamp;
 
@@ -49,10 +48,10 @@ pub struct Shared {
     events: Vec<Event>,
     now: Timestamp,
     pump_at: Timestamp,
-    /// Resumptions that are under way at the application.
-    wave: Option<Wave>,
-    /// Whether the application let nothing pass when it was last looked at.
-    was_shut: bool,
+    /// Tenants whose budgets have something to wait for: a cooldown, a hold, a lingering connection.
+    alert: BTreeSet<Arc<str>>,
+    /// Where the search for tenants' budgets that may be dropped goes on.
+    looked_at: Option<Arc<str>>,
 }
 
 /// Who waits, or holds a reservation.
@@ -84,8 +83,8 @@ impl Shared {
             events: Vec::new(),
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
-            wave: None,
-            was_shut: false,
+            alert: BTreeSet::new(),
+            looked_at: None,
         };
         shared.announced = shared.needed();
         shared
@@ -101,7 +100,7 @@ impl Shared {
         };
         self.take(now, input);
         self.sweep(now);
-        self.plan_wave(now);
+        self.plan_waves(now);
         self.pump(now);
         if let Some(key) = asked {
             self.tell_wait(now, key);
@@ -121,7 +120,7 @@ impl Shared {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Timestamp> {
         let pump = (self.pump_at != Timestamp::NEVER).then_some(self.pump_at);
-        let tenants = self.tenants.values().filter_map(Budget::deadline).min();
+        let tenants = self.alert.iter().filter_map(|tenant| self.tenants.get(tenant)?.deadline()).min();
         [pump, self.application.deadline(), tenants].into_iter().flatten().min()
     }
 
@@ -135,10 +134,7 @@ impl Shared {
     #[must_use]
     pub fn breakers(&self, now: Timestamp) -> Vec<(Scope, BreakerFacts)> {
         let now = self.now.max(now);
-        self.budgets()
-            .filter(|budget| budget.is_troubled(now))
-            .map(|budget| (budget.scope().clone(), budget.breaker_facts(now)))
-            .collect()
+        self.troubled().map(|budget| (budget.scope().clone(), budget.breaker_facts(now))).collect()
     }
 
     /// Every constraint that keeps a send of this kind waiting at the shared scopes.
@@ -161,16 +157,17 @@ impl Shared {
         self.application.in_flight()
     }
 
-    fn budgets(&self) -> impl Iterator<Item = &Budget> {
-        [&self.application].into_iter().chain(self.tenants.values())
+    /// The application's budget, and those of tenants that are not quiet.
+    fn troubled(&self) -> impl Iterator<Item = &Budget> {
+        let tenants = self.alert.iter().filter_map(|tenant| self.tenants.get(tenant));
+        [&self.application].into_iter().chain(tenants).filter(|budget| budget.is_troubled(self.now))
     }
 
     fn needed(&self) -> AskShared {
-        let limited = |scope: &super::policy::ScopePolicy| !scope.limits.is_empty() || scope.concurrency.is_some();
-        let needed = limited(&self.policy.application)
-            || limited(&self.policy.tenant)
+        let needed = self.policy.application.is_limited()
+            || self.policy.limits_tenants()
             || !self.waiting.is_empty()
-            || self.budgets().any(|budget| budget.is_troubled(self.now));
+            || self.troubled().next().is_some();
         if needed { AskShared::Always } else { AskShared::OnTrouble }
     }
 

@@ -15,13 +15,16 @@ impl Shared {
         for (tenant, attempt) in attempts {
             let lingers = attempt.claimed_at.min(now).after(policy.guard.request_deadline_max);
             let until = attempt.finished_at.map_or(lingers, |at| at.min(now));
-            if !policy.tenant.limits.is_empty()
+            if policy.limits_tenants()
                 && let Some(tenant) = &tenant
             {
                 self.tenant_mut(tenant);
             }
             for budget in self.budgets_of_mut(tenant.as_ref()) {
                 budget.restore(attempt.lane, &attempt.cost, until, &policy.guard);
+                if attempt.finished_at.is_none() {
+                    budget.restore_live(now, attempt.lane, until);
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Asker, Shared};
+use super::{Asker, Shared, index};
 use crate::engine::budget::{Blame, Rules};
 use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
@@ -46,6 +46,10 @@ impl Shared {
     ) {
         let policy = Arc::clone(&self.policy);
         let (rules, waiting) = (Rules::from(&*policy), self.waiting_count());
+        // What has been sent does not wait any more, whoever granted it.
+        if let Some(claimant) = self.waiting.remove(&asker.key) {
+            self.lanes[index(claimant.lane)].remove(asker.key);
+        }
         let Some(claimant) = self.granted.remove(&asker.key) else {
             return self.learn(now, tenant, sent_at, answer, rules, waiting);
         };
@@ -65,7 +69,7 @@ impl Shared {
             _ => {}
         }
         self.events = events;
-        self.forget_tenant(now, claimant.charged.as_ref());
+        self.after_change(now, claimant.tenant.as_ref());
     }
 
     /// An attempt that no reservation stands behind: it was sent while nobody had to ask.
@@ -87,5 +91,6 @@ impl Shared {
             self.tenant_mut(tenant).learn(now, sent_at, answer, rules, waiting, &mut events);
         }
         self.events = events;
+        self.after_change(now, tenant.as_ref());
     }
 }

@@ -273,3 +273,48 @@ fn asking_twice_counts_once_and_strangers_change_nothing() {
     assert_eq!(rig.granted, [1]);
     assert_eq!(rig.shared.in_flight(), 1);
 }
+
+#[test]
+fn a_tenants_cooldown_resumes_as_a_wave_of_its_own() {
+    let mut rig = Rig::new(scope(&["130_000 requests / 10s"], 0), ScopePolicy::default());
+    rig.ask(0, 1, Lane::Foreground, Some("acme"));
+    let asker = asker(0, 1);
+    let answer = throttled(ScopeKind::Tenant, 20).into();
+    rig.settled.push(1);
+    rig.input(Input::Settle { asker, tenant: Some("acme".into()), sent_at: T0, answer });
+    for mailbox in 1..=30 {
+        rig.ask(mailbox, u64::from(mailbox) * 1_000, Lane::Foreground, Some("acme"));
+    }
+    rig.run_until(at(19));
+    assert_eq!(rig.granted, [1]);
+    rig.run_until(at(30));
+    let planned = rig.events.iter().find(|event| matches!(event, Event::ResumePlanned { count: 30, .. }));
+    assert!(planned.is_some(), "{:?}", rig.events);
+    assert!(rig.granted.len() <= 12, "one a second, not {} at once", rig.granted.len());
+    rig.run_until(at(120));
+    assert_eq!(rig.granted.len(), 31);
+}
+
+#[test]
+fn tenants_that_are_done_leave_nothing_behind() {
+    let mut rig = Rig::new(ScopePolicy::default(), scope(&["10 requests / 1s"], 0));
+    for key in 0..500_u64 {
+        rig.now = at(key * 10);
+        rig.ask(0, key, Lane::Foreground, Some(&format!("tenant-{key}")));
+        rig.settle(0, key, Verdict::Accepted);
+    }
+    assert_eq!(rig.granted.len(), 500);
+    assert!(rig.shared.tenants.len() <= 4, "{} budgets", rig.shared.tenants.len());
+}
+
+#[test]
+fn what_was_sent_on_a_stale_grant_does_not_wait_for_another() {
+    let mut rig = Rig::new(scope(&["1 requests / 1h"], 0), ScopePolicy::default());
+    rig.ask(0, 1, Lane::Foreground, None);
+    rig.input(Input::MailboxGone(MailboxKey(0)));
+    rig.ask(0, 1, Lane::Foreground, None);
+    rig.settle(0, 1, Verdict::Accepted);
+    rig.run_until(at(2 * 3_600));
+    assert_eq!(rig.granted, [1]);
+    assert_eq!(rig.shared.in_flight(), 0);
+}

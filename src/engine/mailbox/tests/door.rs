@@ -179,7 +179,7 @@ fn a_lane_that_fills_up_is_told_once_until_it_has_emptied_by_a_tenth() {
     let full =
         |rig: &Rig| rig.events.iter().filter(|event| matches!(event, Event::QueueFull { depth: 10, .. })).count();
     assert_eq!(full(&rig), 1);
-    for key in [12, 10, 9] {
+    for key in [12, 10, 9, 8] {
         rig.input(Input::Cancel { key: OperationKey(key) });
     }
     (20..=22).for_each(|key| rig.submit(key, Lane::Foreground));
