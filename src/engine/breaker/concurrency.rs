@@ -102,6 +102,16 @@ impl Concurrency {
         }
     }
 
+    /// An attempt whose slot of `lane` lingered has been answered after all: one such slot is free.
+    pub fn on_late_answer(&mut self, lane: Lane) {
+        let Some(trouble) = &mut self.trouble else { return };
+        let first =
+            trouble.lingering.iter().enumerate().filter(|(_, (_, of))| *of == lane).min_by_key(|(_, (end, _))| *end);
+        if let Some((at, _)) = first {
+            trouble.lingering.swap_remove(at);
+        }
+    }
+
     /// The provider refused an attempt that started at `sent_at` because too many were in flight: C ← max(1, C − 1).
     ///
     /// Call it before [`Self::on_finish`]: without a declared limit C is learned from what is in flight.

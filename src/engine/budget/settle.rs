@@ -151,6 +151,11 @@ impl Budget {
         self.breaker.on_answer(now, sent_at, answer, uses, rules.breaker, waiting, events);
     }
 
+    /// An attempt that had been given up was answered after all: its connection is free. Its charge stays.
+    pub(crate) fn late_answer(&mut self, lane: Lane) {
+        self.concurrency.on_late_answer(lane);
+    }
+
     fn give_back(&mut self, now: Timestamp, lane: Lane, cost: &Cost, index: usize, rules: Rules<'_>) {
         let limit = self.limits[index];
         let units = cost.of(limit.unit());

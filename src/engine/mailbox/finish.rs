@@ -33,7 +33,12 @@ impl Mailbox {
                 self.conclude(now, key, answer);
             }
             // The answer of an attempt that was given up, or of an actor's earlier life, arrived after all.
-            Step::Unknown { .. } if answer.verdict == Verdict::Accepted => self.resolved(now, key, true),
+            Step::Unknown { .. } if answer.verdict != Verdict::Unknown => {
+                self.budget.late_answer(entry.operation.lane);
+                if answer.verdict == Verdict::Accepted {
+                    self.resolved(now, key, true);
+                }
+            }
             _ => {}
         }
     }

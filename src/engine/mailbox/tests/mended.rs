@@ -45,6 +45,17 @@ fn attempts_of_an_earlier_life_keep_their_connections() {
 }
 
 #[test]
+fn a_late_answer_frees_the_connection_of_its_attempt() {
+    let mut rig = Rig::new(policy(&["50 requests / 1m"], 1));
+    rig.submit(1, Lane::Foreground);
+    rig.answer(1, Verdict::Unknown);
+    rig.submit(2, Lane::Foreground);
+    assert_eq!(rig.sent, [OperationKey(1)], "the provider may still be executing it");
+    rig.answer(1, Verdict::Accepted);
+    assert_eq!(rig.sent, [OperationKey(1), OperationKey(2)]);
+}
+
+#[test]
 fn a_throttle_of_the_application_is_not_answered_by_sending_again() {
     let mut rig = Rig::new(policy(&["50 requests / 1m"], 4));
     rig.submit(1, Lane::Foreground);
