@@ -166,6 +166,11 @@ impl Desk {
         Some(since)
     }
 
+    /// Whether an operation that was here all along has no attempt under way.
+    pub(crate) fn has_landed(&self, key: OperationKey) -> bool {
+        self.entries.get(&key).is_some_and(|entry| entry.flight == Flight::Grounded)
+    }
+
     /// An attempt has landed and the engine made nothing of it: answer what is owed.
     pub(crate) fn pay_unknown(&mut self, key: OperationKey) {
         if self.entries.get_mut(&key).is_some_and(|entry| std::mem::take(&mut entry.unknown_owed)) {

@@ -50,7 +50,13 @@ impl MailboxActor {
         }
     }
 
-    fn restore(&mut self, recovery: Recovery) {
+    fn restore(&mut self, mut recovery: Recovery) {
+        // An answer on which the engine broke is lost, but the attempt has ended: it holds no connection any more.
+        for attempt in &mut recovery.attempts {
+            if self.desk.has_landed(attempt.key) {
+                attempt.finished_at.get_or_insert(self.now);
+            }
+        }
         for record in &recovery.operations {
             if self.desk.get(record.key).is_none() {
                 self.desk.insert(record.key, Entry::recovered(record));
