@@ -1,5 +1,5 @@
 //! mailweir: an actor-based multi-lane scheduler for outgoing mail.
-#![cfg_attr(feature = "runtime", doc = "\n", doc = include_str!("../README.md"))]
+#![cfg_attr(feature = "sqlite", doc = "\n", doc = include_str!("../README.md"))]
 
 #[cfg(feature = "runtime")]
 mod actor;

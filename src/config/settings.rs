@@ -5,17 +5,18 @@ use std::time::Duration;
 use super::error::ConfigError;
 use super::secret::Secret;
 
-/// Where operations live.
+/// Where operations live, for programs that take their store from the configuration: `store::open` opens it. A scheduler
+/// has the store that its builder was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreConfig {
-    /// `memory:`, or a URL of a store that this build has.
+    /// `memory:`, or `sqlite:PATH`.
     pub url: String,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { url: "memory:".to_owned() }
+        Self { url: "sqlite:mailweir.db".to_owned() }
     }
 }
 

@@ -33,7 +33,8 @@ pub struct SchedulerBuilder {
 
 impl Scheduler {
     /// Begins a scheduler that keeps `config`'s limits and sends through `transport`. Operations live in a
-    /// [`MemoryStore`] unless another store is given: what `config.store` names is for the binary to open.
+    /// [`MemoryStore`] unless another store is given: what `config.store` names is for the program to open, with
+    /// [`store::open`](crate::store::open).
     pub fn builder(config: Config, transport: impl Transport) -> SchedulerBuilder {
         SchedulerBuilder {
             config,

@@ -10,12 +10,14 @@ mod memory;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod url;
 
 pub use memory::MemoryStore;
 #[cfg(all(feature = "sqlite", feature = "test-util"))]
 pub use sqlite::{CommitPoint, CommitProbe, Fate};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{PayloadRetention, SqliteOptions, SqliteStore};
+pub use url::{OpenError, open};
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -276,4 +278,43 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>>;
+}
+
+/// A store that is shared: with the scheduler, and with whoever closes it afterwards.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
+    fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
+        (**self).recover(since, mailbox)
+    }
+
+    fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
+        (**self).insert(batch)
+    }
+
+    fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
+        (**self).claim(batch)
+    }
+
+    fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        (**self).record(batch)
+    }
+
+    fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
+        (**self).email(key)
+    }
+
+    fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
+        (**self).operation(id)
+    }
+
+    fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {
+        (**self).operations(query)
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
+        (**self).counts()
+    }
 }

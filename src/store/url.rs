@@ -1,0 +1,168 @@
+//! The store that a configuration names.
+//!
+//! A program that reads its store from `store.url` opens it here, so that every program takes the same texts and refuses
+//! the others in the same words. Nothing stands in for what is refused: a program that was told a file and quietly kept
+//! its emails in memory would lose them at its next restart.
+//!
+//! Not opened here: stores with options, and those of your own. Hand them to the scheduler's builder.
+
+use std::sync::Arc;
+
+use super::{MemoryStore, Store, StoreError};
+
+/// What this build opens, in words.
+const ALLOWED: &str = if cfg!(feature = "sqlite") { "\"memory:\" or \"sqlite:PATH\"" } else { "\"memory:\"" };
+
+/// Why the store that `store.url` names was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It names no store that this build has.
+    #[error("store.url = {url:?}: {reason}; allowed in this build: {ALLOWED}")]
+    Url {
+        /// The value, without what may be a password.
+        url: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// It names one, which did not open.
+    #[error("store.url = {url:?}: the store did not open")]
+    Store {
+        /// The value.
+        url: String,
+        /// What the store said, and the way out.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl OpenError {
+    /// Whether the same call may work later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Url { .. } => false,
+            Self::Store { source, .. } => source.is_retryable(),
+        }
+    }
+}
+
+/// Opens what `store.url` names: `memory:`, or with the feature `sqlite` `sqlite:PATH`, where PATH is the file as the
+/// system takes it (relative to the working directory, nothing in it is decoded). A file that is not there is created.
+///
+/// Blocks while a file is checked: call it at the start, not on the way of a send.
+///
+/// ```
+/// let store = mailweir::store::open("memory:")?;
+/// assert_eq!(mailweir::store::Store::kind(&store), "memory");
+/// # Ok::<(), mailweir::store::OpenError>(())
+/// ```
+///
+/// # Errors
+/// [`OpenError`] names the key, the value and the way out.
+pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let refused = |reason| OpenError::Url { url: shown(url), reason };
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("it has no scheme"))?;
+    match scheme {
+        "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new())),
+        "memory" => Err(refused("nothing follows the colon of \"memory:\"")),
+        "sqlite" if rest.is_empty() => Err(refused("the path of the file is missing")),
+        // What other programs write for "in memory", and for a path in a URL: taken as paths they would be files of
+        // surprising names.
+        "sqlite" if rest == ":memory:" => Err(refused("a store in memory is \"memory:\"")),
+        "sqlite" if rest.starts_with("//") => Err(refused("the path follows the colon, without //")),
+        "sqlite" => sqlite(url, rest),
+        "redis" | "rediss" | "redis+cluster" => Err(refused("there is no Redis store yet")),
+        _ => Err(refused("no store has this scheme")),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(url: &str, path: &str) -> Result<Arc<dyn Store>, OpenError> {
+    match super::SqliteStore::open(path) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(source) => Err(OpenError::Store { url: url.to_owned(), source }),
+    }
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(url: &str, _: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let reason = "this build has no SQLite; build it with the feature sqlite";
+    Err(OpenError::Url { url: url.to_owned(), reason })
+}
+
+/// The value as far as it may be shown: URLs of servers carry passwords before their host and behind a question mark.
+fn shown(url: &str) -> String {
+    let (bare, query) = url.split_once('?').map_or((url, ""), |(bare, _)| (bare, "?…"));
+    let hidden = bare.split_once("://").and_then(|(scheme, rest)| {
+        let (_, host) = rest.rsplit_once('@')?;
+        Some(format!("{scheme}://…@{host}"))
+    });
+    format!("{}{query}", hidden.unwrap_or_else(|| bare.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_opened() {
+        assert_eq!(open("memory:").map(|store| store.kind()), Ok("memory"));
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn a_file_is_created_at_its_path_and_one_that_cannot_be_is_an_error_with_its_cause() {
+        use std::error::Error;
+
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let file = folder.path().join("out box.db");
+        assert_eq!(open(&format!("sqlite:{}", file.display())).map(|store| store.kind()), Ok("sqlite"));
+        assert!(file.exists());
+        let nowhere = format!("sqlite:{}", folder.path().join("missing").join("outbox.db").display());
+        let error = open(&nowhere).expect_err("there is no such folder");
+        assert!(error.to_string().contains(&nowhere), "{error}");
+        assert!(error.source().is_some_and(|source| source.to_string().contains("outbox.db")), "{error:?}");
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[test]
+    fn a_build_without_sqlite_says_so() {
+        let error = open("sqlite:outbox.db").expect_err("it is not built in");
+        assert_eq!(
+            error.to_string(),
+            "store.url = \"sqlite:outbox.db\": this build has no SQLite; build it with the feature sqlite; \
+             allowed in this build: \"memory:\""
+        );
+    }
+
+    #[test]
+    fn a_url_of_no_store_is_refused_with_key_value_and_what_is_allowed() {
+        for (url, reason) in [
+            ("", "it has no scheme"),
+            ("outbox.db", "it has no scheme"),
+            ("memory:x", "nothing follows"),
+            ("sqlite:", "the path of the file is missing"),
+            ("sqlite::memory:", "a store in memory is"),
+            ("sqlite:///var/lib/outbox.db", "without //"),
+            ("redis://127.0.0.1:6379", "no Redis store yet"),
+            ("SQLite:outbox.db", "no store has this scheme"),
+            ("postgres://localhost/outbox", "no store has this scheme"),
+        ] {
+            let error = open(url).expect_err(url);
+            assert!(!error.is_retryable());
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("store.url = {url:?}: ")) && text.contains(reason), "{text}");
+            assert!(text.ends_with(&format!("allowed in this build: {ALLOWED}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for url in ["rediss://user:hunter2@cache:6379/0", "redis://cache?password=hunter2", "x://a@hunter2@cache"] {
+            let error = open(url).expect_err(url);
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+            assert!(error.to_string().contains("cache"), "{error}");
+        }
+    }
+}
