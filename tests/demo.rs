@@ -1,6 +1,7 @@
 //! `mailweir demo`, as its users run it: the real program, real sockets, real time, shorter.
 #![cfg(feature = "service")]
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -29,10 +30,25 @@ fn broken(facts: &Value) -> Vec<&str> {
     broken.map(|invariant| invariant["name"].as_str().expect("a name")).collect()
 }
 
+/// The outbox lay in `scratch`, was named, and is gone.
+fn assert_is_named_and_gone(errors: &str, scratch: &Path) {
+    let outbox = errors.lines().find(|line| line.starts_with("outbox: SQLite in ")).expect("it says where");
+    // Elsewhere the system's temporary folder is not this variable's.
+    if cfg!(unix) {
+        assert!(outbox.contains(&scratch.display().to_string()), "{outbox}");
+    }
+    assert_eq!(std::fs::read_dir(scratch).expect("it is ours").count(), 0, "nothing is left behind");
+}
+
 #[test]
 fn a_run_keeps_every_invariant_and_says_so_without_a_word_of_anybodys_mail() {
-    let output = demo(&["--seed", "3"]).env("RUST_LOG", "mailweir=debug").output().expect("the program starts");
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let mut command = demo(&["--seed", "3"]);
+    let command = command.env("RUST_LOG", "mailweir=debug").env("TMPDIR", scratch.path());
+    let output = command.output().expect("the program starts");
     let (facts, errors) = (facts(&output), text(&output.stderr));
+    assert_eq!(facts["store"], "sqlite");
+    assert_is_named_and_gone(errors, scratch.path());
     assert_eq!(broken(&facts), Vec::<&str>::new(), "{facts:#}");
     assert_eq!(output.status.code(), Some(0));
     let all = &facts["all"];
@@ -71,7 +87,10 @@ fn a_scheduler_that_is_told_more_than_the_upstream_allows_breaks_the_invariants_
 fn ctrl_c_ends_it_at_once_and_still_tells_what_was_found() {
     use std::io::{BufRead, BufReader, Read};
 
-    let mut child = demo(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let mut command = demo(&[]);
+    let command = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     // From this line on it sends.
     lines.by_ref().map_while(Result::ok).find(|line| line.starts_with("accepted by 5")).expect("it gets there");
@@ -86,6 +105,7 @@ fn ctrl_c_ends_it_at_once_and_still_tells_what_was_found() {
     assert_eq!(facts["ending"], "interrupted");
     assert!(facts["all"]["unfinished"].as_u64() > Some(0) && facts["all"]["accepted"].as_u64() > Some(0), "{facts:#}");
     assert_eq!(broken(&facts), Vec::<&str>::new(), "what was sent until then was in order");
+    assert_eq!(std::fs::read_dir(scratch.path()).expect("it is ours").count(), 0, "nothing is left behind");
 }
 
 #[test]

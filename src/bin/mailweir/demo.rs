@@ -1,7 +1,7 @@
 //! `mailweir demo`: the main job, on this machine alone.
 //!
 //! A local upstream with Graph-like limits listens on the loopback address; the scheduler sends through the real Graph
-//! transport, over real HTTP, in real time. A campaign waits in the background of several mailboxes, people arrive in
+//! transport, over real HTTP, in real time, with its outbox in a SQLite file of the moment. A campaign waits in the background of several mailboxes, people arrive in
 //! the foreground, and for a while the upstream refuses one mailbox outright. Everything is scaled so that it ends in
 //! well under a minute.
 //!
@@ -14,6 +14,7 @@ mod facts;
 mod invariants;
 mod measure;
 mod plan;
+mod scratch;
 mod stage;
 mod table;
 mod watch;

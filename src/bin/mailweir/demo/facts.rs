@@ -60,7 +60,7 @@ impl Facts {
         };
         let mut facts = Self {
             seed: plan.seed,
-            store: "memory",
+            store: played.store,
             ending: match played.run.ending {
                 Ending::Settled => "settled",
                 Ending::Late => "late",

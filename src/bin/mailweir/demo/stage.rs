@@ -1,6 +1,7 @@
 //! The upstream, the transport and the scheduler, wired as a service would wire them.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use mailweir::config::{Config, ConfigError};
 use mailweir::engine::limit::LimitError;
 use mailweir::engine::{Limit, Ratio, Scope, ScopeKind, Timestamp};
 use mailweir::scheduler::Events;
-use mailweir::store::MemoryStore;
+use mailweir::store::{SqliteStore, Store};
 use mailweir::telemetry::EventKind;
 use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
 use mailweir::upstream::http::{ServerOptions, UpstreamServer};
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::drive::Run;
 use super::plan::Plan;
+use super::scratch::Scratch;
 
 /// The upstream's calendar is fixed before it listens, so the start lies this far ahead: enough for a slow machine.
 const LEAD: Duration = Duration::from_secs(2);
@@ -37,14 +39,19 @@ pub(crate) struct Stage {
     config: Config,
     limits: Vec<UpstreamLimit>,
     scheduler: Scheduler,
+    store: Arc<SqliteStore>,
     server: UpstreamServer,
     cooldowns: JoinHandle<Cooldowns>,
+    /// Last: what lies in it is let go of first.
+    scratch: Scratch,
 }
 
 /// What is left when everything has stopped.
 pub(crate) struct Played {
     pub(crate) run: Run,
     pub(crate) start: Timestamp,
+    /// Where the scheduler kept its operations.
+    pub(crate) store: &'static str,
     /// The true configuration: the scheduler may have been told another.
     pub(crate) config: Config,
     /// What the upstream enforced.
@@ -91,12 +98,20 @@ impl Stage {
         let options = GraphOptions::default().base_url(server.url());
         let transport = GraphTransport::new(credentials, options, Arc::<SystemClock>::clone(&clock))?;
         transport.check().await?;
+        let scratch = Scratch::new()?;
+        let store = Arc::new(SqliteStore::open(scratch.outbox())?);
         let builder =
-            Scheduler::builder(told, transport).store(MemoryStore::new()).clock(Arc::<SystemClock>::clone(&clock));
+            Scheduler::builder(told, transport).store(Arc::clone(&store)).clock(Arc::<SystemClock>::clone(&clock));
         let scheduler = builder.seeds([plan.seed, 1]).start().await?;
         let handle = scheduler.handle();
         let cooldowns = tokio::spawn(count_cooldowns(handle.events()));
-        Ok(Self { url: server.url(), clock, start, handle, config: kept, limits, scheduler, server, cooldowns })
+        let url = server.url();
+        Ok(Self { url, clock, start, handle, config: kept, limits, scheduler, store, server, cooldowns, scratch })
+    }
+
+    /// The file of the outbox.
+    pub(crate) fn outbox(&self) -> PathBuf {
+        self.scratch.outbox()
     }
 
     /// What the upstream enforces, for people.
@@ -108,12 +123,15 @@ impl Stage {
     pub(crate) async fn close(self, run: Run) -> Played {
         self.scheduler.shutdown().await;
         drop(self.handle);
+        // The file is let go of before its folder is removed. A store that had closed by itself is closed.
+        let _ = self.store.close().await;
         let cooldowns = self.cooldowns.await.unwrap_or_default();
         let upstream = self.server.upstream();
         // First the server: what is still on its way to the upstream belongs into the log.
         self.server.shutdown().await;
         let log = upstream.lock().map(|upstream| upstream.log().iter().cloned().collect()).unwrap_or_default();
-        Played { run, start: self.start, config: self.config, limits: self.limits, log, cooldowns }
+        let store = self.store.kind();
+        Played { run, start: self.start, store, config: self.config, limits: self.limits, log, cooldowns }
     }
 }
 

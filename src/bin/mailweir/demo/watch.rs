@@ -99,7 +99,7 @@ fn introduction(plan: &Plan, stage: &Stage, [people, campaign]: [usize; 2]) -> S
          a campaign of {campaign} emails in the background, {people} people in the foreground, seed {seed}\n\
          one throttle: {throttled} is refused from {from} s to {until} s\n\
          upstream: {url}, with Graph's wire format\n\
-         outbox: memory, so it ends with this process\n\n",
+         outbox: SQLite in {outbox}, removed at the end\n\n",
         mailboxes = plan.mailboxes.len(),
         limits = stage.limits().collect::<Vec<_>>().join(", "),
         seed = plan.seed,
@@ -107,6 +107,7 @@ fn introduction(plan: &Plan, stage: &Stage, [people, campaign]: [usize; 2]) -> S
         from = throttle.from.as_secs_f64(),
         until = throttle.until.as_secs_f64(),
         url = stage.url,
+        outbox = stage.outbox().display(),
     )
 }
 
