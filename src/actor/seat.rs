@@ -125,7 +125,11 @@ impl Directory {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.found.is_empty() && idle.searched_at.is_none_or(|at| now.since(at) >= SEARCH_EVERY) {
             idle.searched_at = Some(now);
-            idle.found.extend(seats.by_id.values().filter(|seat| seat.ingress.is_idle()).map(Arc::clone));
+            let mut found: Vec<_> =
+                seats.by_id.values().filter(|seat| seat.ingress.is_idle()).map(Arc::clone).collect();
+            // The oldest first: the order of the map is another one in every process.
+            found.sort_unstable_by_key(|seat| seat.key);
+            idle.found.extend(found);
         }
         while let Some(seat) = idle.found.pop_front() {
             if seat.ingress.retire_if_idle() {
@@ -159,5 +163,28 @@ impl Seats {
         if self.by_id.get(&seat.id).is_some_and(|live| Arc::ptr_eq(live, seat)) {
             self.by_id.remove(&seat.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_idle_seats_make_room_whatever_the_order_of_the_map() {
+        let directory = Directory::new(16, 1);
+        let now = Timestamp::EPOCH;
+        let enter = |number: usize| match directory.enter(&Arc::from(format!("m{number}")), now) {
+            Ok(Found::New(seat)) => seat,
+            other => panic!("{other:?}"),
+        };
+        for number in 0..16 {
+            assert!(enter(number).ingress().set_idle());
+        }
+        for number in 16..24 {
+            enter(number);
+        }
+        let left: Vec<String> = directory.all().iter().map(|seat| seat.id().to_string()).collect();
+        assert_eq!(left, (8..24).map(|number| format!("m{number}")).collect::<Vec<_>>());
     }
 }
