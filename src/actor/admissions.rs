@@ -16,6 +16,8 @@ use crate::submission::AdmissionKey;
 
 /// Keys that count at once in one mailbox, at most.
 const KEYS_MAX: usize = 100_000;
+/// Repeats that wait at once in one mailbox until the store has answered for the first, at most.
+pub(crate) const REPEATS_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Admissions {
@@ -23,6 +25,8 @@ pub(crate) struct Admissions {
     by_operation: FnvHashMap<OperationKey, Arc<str>>,
     ends: BTreeMap<(Timestamp, OperationKey), Arc<str>>,
     released: Vec<Handed>,
+    /// Repeats that wait, and released ones.
+    waiting: usize,
 }
 
 /// The operation that a key has admitted.
@@ -49,6 +53,18 @@ impl Admissions {
     pub(crate) fn find(&mut self, now: Timestamp, key: &str) -> Option<&mut Admission> {
         self.expire(now);
         self.by_key.get_mut(key)
+    }
+
+    /// Has a repeat wait until what its key has admitted is stored; gives it back when too many wait.
+    pub(crate) fn wait(&mut self, repeat: Box<Handed>, key: &str) -> Result<(), Box<Handed>> {
+        match self.by_key.get_mut(key).map(|admission| &mut admission.stage) {
+            Some(Stage::Storing(waiting)) if self.waiting < REPEATS_MAX => {
+                self.waiting += 1;
+                waiting.push(*repeat);
+                Ok(())
+            }
+            _ => Err(repeat),
+        }
     }
 
     /// Whether no key counts.
@@ -80,10 +96,8 @@ impl Admissions {
         self.by_operation.insert(stored, key);
         admission.operation = stored;
         let stage = outcome.map_or(Stage::Live, Stage::Over);
-        match std::mem::replace(&mut admission.stage, stage) {
-            Stage::Storing(waiting) => waiting,
-            Stage::Live | Stage::Over(_) => Vec::new(),
-        }
+        let before = std::mem::replace(&mut admission.stage, stage);
+        self.waited(before)
     }
 
     /// It was not stored: the key is free. Returns the repeats that waited.
@@ -91,15 +105,20 @@ impl Admissions {
         let admission = self.by_operation.remove(&operation).and_then(|key| self.by_key.remove(&key));
         let Some(admission) = admission else { return Vec::new() };
         self.ends.remove(&admission.end);
-        match admission.stage {
-            Stage::Storing(waiting) => waiting,
-            Stage::Live | Stage::Over(_) => Vec::new(),
-        }
+        self.waited(admission.stage)
     }
 
     /// Repeats whose key ended while they waited.
     pub(crate) fn take_released(&mut self) -> Vec<Handed> {
+        self.waiting -= self.released.len();
         std::mem::take(&mut self.released)
+    }
+
+    /// Those who waited in a stage that is over.
+    fn waited(&mut self, stage: Stage) -> Vec<Handed> {
+        let Stage::Storing(waiting) = stage else { return Vec::new() };
+        self.waiting -= waiting.len();
+        waiting
     }
 
     /// An operation came to an end.

@@ -1,8 +1,9 @@
 //! What comes in through the lanes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::admissions::Stage;
+use super::admissions::{REPEATS_MAX, Stage};
 use super::desk::{Entry, Flight};
 use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 use super::journal::Newcomer;
@@ -15,6 +16,9 @@ use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationKey};
 use crate::store::NewOperation;
 use crate::submission::SubmitError;
+
+/// When to repeat again after too many waited: a store that works has answered by then.
+const REPEATS_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl MailboxActor {
     pub(super) fn on_admit(&mut self, admit: Admit) {
@@ -66,14 +70,23 @@ impl MailboxActor {
         self.journal.insert(Newcomer { handed, operation }, new);
     }
 
+    /// Takes in what had waited under an admission key that is free again: a submission like any other.
+    pub(super) fn take_in_repeat(&mut self, repeat: Handed) {
+        self.on_admit(Admit::Send(Box::new(repeat)));
+    }
+
     /// Answers a repeat under an admission key that counts; gives any other submission back.
     fn unless_repeated(&mut self, handed: Box<Handed>) -> Option<Box<Handed>> {
         let Some(key) = handed.submission.admission.as_ref().map(|admission| &admission.key) else {
             return Some(handed);
         };
         let Some(admission) = self.admissions.find(self.now, key) else { return Some(handed) };
-        if let Stage::Storing(waiting) = &mut admission.stage {
-            waiting.push(*handed);
+        if matches!(admission.stage, Stage::Storing(_)) {
+            let key = Arc::clone(key);
+            if let Err(handed) = self.admissions.wait(handed, &key) {
+                let (lane, depth_max, retry_after) = (handed.submission.lane, REPEATS_MAX, REPEATS_RETRY_AFTER);
+                handed.refuse(|submission| SubmitError::QueueFull { lane, depth_max, retry_after, submission });
+            }
             return None;
         }
         let ticket = self.desk.subscribe(admission.operation).unwrap_or_else(|| {

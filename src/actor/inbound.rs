@@ -196,10 +196,9 @@ impl MailboxActor {
                 let id = Arc::clone(&handed.id);
                 handed.refuse(|submission| SubmitError::Conflict { id, submission });
                 // The first of those that waited for it takes its place.
-                self.admissions.failed(operation.key).into_iter().for_each(|repeat| self.take_in(Box::new(repeat)));
+                self.admissions.failed(operation.key).into_iter().for_each(|repeat| self.take_in_repeat(repeat));
             }
         }
-        self.admissions.take_released().into_iter().for_each(|repeat| self.take_in(Box::new(repeat)));
     }
 
     fn answer_repeats(&mut self, repeats: Vec<Handed>, of: OperationKey) {

@@ -175,6 +175,10 @@ impl MailboxActor {
         for admit in turn.admits.drain(..) {
             self.on_admit(admit);
         }
+        // Whatever the store says of what they waited for: their key ended before.
+        for repeat in self.admissions.take_released() {
+            self.take_in_repeat(repeat);
+        }
         self.turn = turn;
         self.wake_if_due();
         self.write();

@@ -221,3 +221,56 @@ fn a_repeat_under_an_admission_key_gets_the_first_ones_ticket() {
         assert_eq!(transport.count(), 2);
     });
 }
+
+#[test]
+fn a_repeat_whose_key_ended_while_it_waited_is_answered_although_the_store_fails() {
+    paused(|| async {
+        let store = Wire::default();
+        let built = builder(unlimited(), Scripted::accepting()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        // A store call takes 20 ms, so the key ends while its operation is being stored.
+        let brief = Duration::from_millis(5);
+        let pressed = |id: &str, key: &str| {
+            let (handle, submission) = (handle.clone(), submission(id).admission_key(key, brief));
+            tokio::spawn(async move { handle.submit(submission).await })
+        };
+        store.cut(true);
+        let (first, repeat) = (pressed("first", "button"), pressed("repeat", "button"));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let other = pressed("other", "another");
+        for task in [first, repeat, other] {
+            let answered = tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody waits for ever");
+            let error = answered.expect("no panic").expect_err("the wire is cut");
+            assert!(matches!(error, SubmitError::Store { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn repeats_that_wait_for_a_slow_store_are_bounded_and_the_others_share_one_ticket() {
+    paused(|| async {
+        let transport = Scripted::accepting();
+        let built = builder(unlimited(), transport.clone()).store(Wire::default());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        let submits = (0..1_100).map(|n| {
+            // Two lanes, because each takes in fewer at once than that.
+            let submission = submission(&format!("op-{n}")).lane(mailweir::Lane::ALL[n % 2]);
+            handle.submit(submission.admission_key("button", Duration::from_secs(600)))
+        });
+        let (mut operations, mut refused) = (std::collections::BTreeSet::new(), 0);
+        for answer in futures::future::join_all(submits).await {
+            match answer {
+                Ok(ticket) => drop(operations.insert(ticket.operation_id().to_string())),
+                Err(SubmitError::QueueFull { depth_max: 1_024, .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!((operations.len(), refused), (1, 1_100 - 1 - 1_024), "the first, and as many as may wait for it");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(transport.count(), 1);
+        let late = submission("late").admission_key("button", Duration::from_secs(600));
+        assert!(handle.submit(late).await.is_ok(), "those who waited do not count any more");
+    });
+}
