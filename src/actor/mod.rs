@@ -13,6 +13,7 @@ mod admissions;
 mod admit;
 mod answer;
 mod bell;
+mod claims;
 mod desk;
 mod entrance;
 mod holds;

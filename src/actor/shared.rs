@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
-use fnv::FnvHashMap;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use super::bell::{Stop, Wake};
+use super::claims::Claims;
 use super::holds::HoldScope;
 use super::journal::guard;
 use super::past;
@@ -23,9 +23,9 @@ use super::timer::{Timed, Timer};
 use super::world::World;
 use crate::config::OnPanic;
 use crate::engine::breaker::BreakerFacts;
-use crate::engine::mailbox::{self, PastAttempt};
+use crate::engine::mailbox;
 use crate::engine::shared::{Asker, Effect, Input, Shared};
-use crate::engine::{Constraint, Cost, Lane, OperationKey, Scope, Timestamp};
+use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp};
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::{self, EventKind};
 
@@ -56,7 +56,7 @@ pub(crate) struct SharedActor {
     timer: Timer,
     restarts: Restarts,
     /// Who waits, and since when who holds a reservation.
-    claims: FnvHashMap<OperationKey, (Input, Option<Timestamp>)>,
+    claims: Claims,
     /// What came while there was no engine.
     postponed: Vec<Input>,
     recover_at: Option<Timestamp>,
@@ -71,7 +71,7 @@ impl SharedActor {
             engine: Some(engine),
             timer: Timer::default(),
             restarts: Restarts::default(),
-            claims: FnvHashMap::default(),
+            claims: Claims::default(),
             postponed: Vec::new(),
             recover_at: None,
             #[cfg(feature = "test-util")]
@@ -98,7 +98,8 @@ impl SharedActor {
     }
 
     fn step(&mut self, input: Input) {
-        self.note(&input);
+        let world = &self.world;
+        self.claims.note(&input, || world.settings.load().horizon(world.clock.now()));
         let Some(engine) = &mut self.engine else {
             if matches!(input, Input::Resume(Scope::Application)) && self.recover_at.is_none() {
                 self.restarts.forgive();
@@ -122,24 +123,10 @@ impl SharedActor {
         }
     }
 
-    /// Keeps book of who waits and who holds what, for a rebuilt engine.
-    fn note(&mut self, input: &Input) {
-        match input {
-            Input::Reserve { asker, .. } => drop(self.claims.insert(asker.key, (input.clone(), None))),
-            Input::Return { asker } | Input::Settle { asker, .. } => drop(self.claims.remove(&asker.key)),
-            Input::MailboxGone(gone) => self.claims.retain(|_, (input, granted)| {
-                granted.is_some() || !matches!(input, Input::Reserve { asker, .. } if asker.mailbox == *gone)
-            }),
-            _ => {}
-        }
-    }
-
     fn perform(&mut self, effect: Effect, now: Timestamp) {
         match effect {
             Effect::Grant(asker) => {
-                if let Some((_, granted)) = self.claims.get_mut(&asker.key) {
-                    *granted = Some(now);
-                }
+                self.claims.grant(asker.key, now);
                 self.answer(asker, mailbox::Input::Granted { key: asker.key });
             }
             Effect::Wait { asker, until, constraint } => {
@@ -203,7 +190,8 @@ impl SharedActor {
         };
         let mut engine = Shared::new(self.world.settings.load().shared());
         let sent = recovery.attempts.iter().map(|record| (record.tenant.clone(), past::attempt(record)));
-        engine.restore(now, sent.chain(self.claims.values().filter_map(reserved)));
+        self.claims.forget(self.world.settings.load().horizon(now));
+        engine.restore(now, sent.chain(self.claims.reserved()));
         self.announce(engine.ask());
         self.engine = Some(engine);
         for hold in self.world.holds.all(now) {
@@ -219,19 +207,10 @@ impl SharedActor {
                 self.step(Input::Trip { scope: trip.scope, until: trip.until });
             }
         }
-        let mut waiting: Vec<_> = self.claims.iter().filter(|(_, (_, granted))| granted.is_none()).collect();
-        waiting.sort_unstable_by_key(|(key, _)| **key);
-        let waiting: Vec<Input> = waiting.into_iter().map(|(_, (input, _))| input.clone()).collect();
+        let waiting = self.claims.waiting();
         let postponed = std::mem::take(&mut self.postponed);
         waiting.into_iter().chain(postponed).for_each(|input| self.step(input));
     }
-}
-
-/// A granted reservation as an attempt that began with it.
-fn reserved((input, granted): &(Input, Option<Timestamp>)) -> Option<(Option<Arc<str>>, PastAttempt)> {
-    let Input::Reserve { lane, tenant, cost, .. } = input else { return None };
-    let attempt = PastAttempt { lane: *lane, cost: *cost, claimed_at: (*granted)?, finished_at: None };
-    Some((tenant.clone(), attempt))
 }
 
 impl Timed for SharedActor {
