@@ -12,6 +12,7 @@
 mod admissions;
 mod admit;
 mod answer;
+mod aside;
 mod bell;
 mod claims;
 mod desk;

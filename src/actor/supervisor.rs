@@ -1,27 +1,28 @@
 //! Starts the actors of mailboxes on demand, keeps the engines of those that left, replaces those that died.
 //!
-//! It is the only owner of actors. An engine that was passivated lies here while a charge in it counts; without that
-//! a mailbox could win a fresh budget by being quiet. One that is blank is dropped: looked at a few at a time, so that
-//! no turn walks them all.
+//! It is the only owner of actors.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, Context, Handler};
 
+use super::aside::Aside;
 use super::bell::{Stop, Wake};
 use super::entrance::TurnedAway;
 use super::mailbox::{MailboxActor, Origin};
 use super::seat::Seat;
 use super::shared::SharedItem;
 use super::world::World;
+use crate::engine::Timestamp;
 use crate::engine::mailbox::Mailbox;
 use crate::engine::shared::Input as SharedInput;
 use crate::store::Recovery;
 use crate::telemetry::EventKind;
 
-/// Passivated engines looked at per departure: two for each that comes, so the heap of them cannot grow unseen.
-const LOOKED_AT: usize = 2;
+/// As many mailboxes lie aside as may be live, and at least this many.
+const ASIDE_MIN: usize = 1_024;
 
 /// What is asked of the supervisor.
 #[derive(Debug)]
@@ -39,11 +40,7 @@ pub(crate) struct Supervisor {
     live: HashMap<Arc<str>, Live>,
     /// Seats that wait for the actor before them to leave.
     waiting: HashMap<Arc<str>, Arc<Seat>>,
-    /// What a new actor starts from, and when it was laid aside.
-    aside: HashMap<Arc<str>, (u64, Origin)>,
-    /// What was laid aside, oldest first; entries that `aside` does not confirm are old.
-    oldest: VecDeque<(u64, Arc<str>)>,
-    departures: u64,
+    aside: Aside,
 }
 
 struct Live {
@@ -54,15 +51,16 @@ struct Live {
 impl Supervisor {
     /// A supervisor that knows what the store had, by mailbox.
     pub(crate) fn new(world: Arc<World>, recovered: HashMap<Arc<str>, Recovery>) -> Self {
-        let aside = recovered.into_iter().map(|(id, recovery)| (id, (0, Origin::Recovered(Box::new(recovery)))));
-        Self {
-            world,
-            live: HashMap::new(),
-            waiting: HashMap::new(),
-            aside: aside.collect(),
-            oldest: VecDeque::new(),
-            departures: 0,
+        let live_max = world.settings.load().config.actors.live_max;
+        // Never fewer than the store had: those with operations start at once.
+        let aside = Aside::new(live_max.max(ASIDE_MIN).max(recovered.len()));
+        let mut supervisor = Self { world, live: HashMap::new(), waiting: HashMap::new(), aside };
+        let mut recovered: Vec<_> = recovered.into_iter().collect();
+        recovered.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (id, recovery) in recovered {
+            supervisor.lay_aside(&id, Origin::Recovered(Box::new(recovery)));
         }
+        supervisor
     }
 
     fn run(&mut self) {
@@ -72,7 +70,7 @@ impl Supervisor {
                     self.waiting.insert(Arc::clone(seat.id()), seat);
                 }
                 Errand::Start(seat) => {
-                    let origin = self.aside.remove(seat.id()).map_or(Origin::Fresh, |(_, origin)| origin);
+                    let origin = self.aside.take(self.world.clock.now(), seat.id());
                     self.start(seat, origin);
                 }
                 Errand::Departed { seat, engine } => self.departed(&seat, engine),
@@ -95,13 +93,15 @@ impl Supervisor {
         let origin = engine.map_or(Origin::Lost, Origin::Passivated);
         match self.waiting.remove(seat.id()) {
             Some(next) => self.start(next, origin),
-            None => {
-                self.departures += 1;
-                self.aside.insert(Arc::clone(seat.id()), (self.departures, origin));
-                self.oldest.push_back((self.departures, Arc::clone(seat.id())));
-            }
+            None => self.lay_aside(seat.id(), origin),
         }
-        self.look_at_some();
+        let (now, world) = (self.world.clock.now(), &self.world);
+        self.aside.look_at_some(now, || reach(world, now));
+    }
+
+    fn lay_aside(&mut self, id: &Arc<str>, origin: Origin) {
+        let (now, world) = (self.world.clock.now(), &self.world);
+        self.aside.lay(now, id, origin, || reach(world, now));
     }
 
     fn died(&mut self, seat: &Arc<Seat>) {
@@ -124,19 +124,11 @@ impl Supervisor {
     fn is_live(&self, seat: &Arc<Seat>) -> bool {
         self.live.get(seat.id()).is_some_and(|live| Arc::ptr_eq(&live.seat, seat))
     }
+}
 
-    /// Drops engines in which nothing counts any more.
-    fn look_at_some(&mut self) {
-        let now = self.world.clock.now();
-        for _ in 0..LOOKED_AT {
-            let Some((number, id)) = self.oldest.pop_front() else { return };
-            match self.aside.get(&id).filter(|(current, _)| *current == number) {
-                Some((_, Origin::Passivated(engine))) if engine.is_blank(now) => drop(self.aside.remove(&id)),
-                Some(_) => self.oldest.push_back((number, id)),
-                None => {}
-            }
-        }
-    }
+/// How long a charge can count anywhere.
+fn reach(world: &World, now: Timestamp) -> Duration {
+    now.since(world.settings.load().horizon(now))
 }
 
 impl Actor for Supervisor {
