@@ -5,7 +5,7 @@
 //!
 //! The hash is FNV-1a with 64 bits, the published one, so that others can compute the same offsets. It is written out
 //! here because the engine takes no dependency for six lines, and because a `const fn` may pin its reference vectors.
-//! Its low bits are good and its high bits are not, for short ids that differ at the end; [`mixed`] evens that out.
+//! Its low bits are good and its high bits are not, for short ids that differ at the end; `mixed` evens that out.
 //!
 //! Not promised: a spread as a cure for a storm. With n waiters and a rate r only `n ≤ r·spread` is safe, which is why
 //! [`spread`] grows with the backlog, and why the pacer of the ledger, not the spread, is what keeps the limit.

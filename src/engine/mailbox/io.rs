@@ -79,7 +79,7 @@ pub enum Input {
     CloseBreaker,
     /// New limits and numbers. Entries stay: lowering counts from now, raising grants no free window.
     Reconfigure(Arc<MailboxPolicy>),
-    /// A deadline that [`poll_deadline`] named has come.
+    /// A deadline that [`Mailbox::poll_deadline`](super::Mailbox::poll_deadline) named has come.
     Wake,
 }
 
