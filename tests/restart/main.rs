@@ -17,12 +17,13 @@ use std::time::Duration;
 use mailweir::Config;
 use mailweir::upstream::{Latency, LogNormal, Model, Refusals, UpstreamLimit};
 
-/// The mailboxes, in turn.
-pub(crate) const MAILBOXES: [&str; 2] = ["news@contoso.example", "noreply@contoso.example"];
+/// The mailboxes, in turn. The first has half of everything, so that its own limit binds once the application's does not.
+pub(crate) const MAILBOXES: [&str; 4] =
+    ["news@contoso.example", "alerts@contoso.example", "news@contoso.example", "noreply@contoso.example"];
 /// Long enough that a new process is up before the last one's window has passed.
 const WINDOW: Duration = Duration::from_secs(2);
-const MAILBOX_REQUESTS: u64 = 60;
-const APPLICATION_REQUESTS: u64 = 90;
+const MAILBOX_REQUESTS: u64 = 20;
+const APPLICATION_REQUESTS: u64 = 50;
 
 /// The id of an operation, which is its `Message-ID` at the upstream too.
 pub(crate) fn id(number: u64) -> String {
@@ -56,7 +57,7 @@ pub(crate) fn config() -> Config {
     let limit = |amount: u64| format!("{amount} requests / {seconds}s").parse().expect("a limit");
     let mut config =
         Config::default().mailbox_limits([limit(MAILBOX_REQUESTS)]).application_limits([limit(APPLICATION_REQUESTS)]);
-    config.mailbox.concurrency = std::num::NonZeroU32::new(8);
+    config.mailbox.concurrency = std::num::NonZeroU32::new(3);
     // What was under way at a kill keeps its charge for as long as it could still arrive.
     config.retry.attempt_timeout = Duration::from_secs(1);
     config.guard.request_deadline_max = Duration::from_millis(1_200);
