@@ -153,6 +153,7 @@ fn shell_events() -> Vec<EventKind> {
     vec![
         EventKind::StoreDegraded { store: "redis", policy: StorePolicy::Half },
         EventKind::StoreRecovered { store: "redis", policy: StorePolicy::Half },
+        EventKind::StoreContradicted { store: "redis", mailbox: mailbox.clone() },
         EventKind::ActorRestarted { mailbox: mailbox.clone(), restarts: 1, reason: "panicked" },
         EventKind::ActorHeld { mailbox: mailbox.clone(), restarts: 5, reason: "panicked" },
         EventKind::TransportPanicked { mailbox: mailbox.clone() },

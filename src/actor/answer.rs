@@ -2,6 +2,7 @@
 
 use super::desk::Who;
 use super::entrance::TurnedAway;
+use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
 use super::question::{Cancellation, Drained, Question};
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
@@ -10,8 +11,8 @@ use crate::engine::{OperationKey, Timestamp};
 impl MailboxActor {
     pub(super) fn on_question(&mut self, question: Question) {
         match question {
+            // Without an engine there is no answer: dropping the sender says so.
             Question::Explain { key, answer } => {
-                // Without an engine there is no answer: dropping the sender says so.
                 if let Some(engine) = &self.engine {
                     drop(answer.send(engine.explain(self.now, key)));
                 }
@@ -21,34 +22,54 @@ impl MailboxActor {
                     drop(answer.send(engine.facts(self.now)));
                 }
             }
-            Question::Cancel { key, answer } => drop(answer.send(self.cancel(key))),
+            Question::Cancel { key, answer } => drop(self.cancel(key).map(|done| answer.send(done))),
             Question::Subscribe { record, answer } => drop(answer.send(self.ticket_of(&record))),
             Question::Command { input, answer } => {
-                self.command(input);
-                let _ = answer.send(());
+                if self.command(input) {
+                    let _ = answer.send(());
+                }
             }
             Question::Drain { answer } => self.begin_drain(answer),
             Question::Remaining { answer } => drop(answer.send(self.remaining())),
             #[cfg(feature = "test-util")]
             Question::Panic { answer } => {
-                self.sabotaged = true;
+                self.sabotaged += 1;
                 let _ = answer.send(());
+            }
+            #[cfg(feature = "test-util")]
+            Question::Die { answer } => {
+                let _ = answer.send(());
+                panic!("a test asked for this actor's end");
             }
         }
     }
 
-    fn cancel(&mut self, key: OperationKey) -> Cancellation {
+    /// `None` when there is no engine to cancel it, or none any more: the next one would send it.
+    fn cancel(&mut self, key: OperationKey) -> Option<Cancellation> {
+        self.engine.as_ref()?;
         if self.desk.get(key).is_none() {
-            return Cancellation::TooLate;
+            return Some(Cancellation::TooLate);
         }
         self.step(Input::Cancel { key });
-        if self.desk.get(key).is_some() { Cancellation::Requested } else { Cancellation::Cancelled }
+        match self.desk.get(key) {
+            None => Some(Cancellation::Cancelled),
+            Some(_) => self.engine.as_ref().map(|_| Cancellation::Requested),
+        }
     }
 
-    fn command(&mut self, input: Input) {
+    /// False when there is no engine to obey, or none any more, and the next one will not have heard of it.
+    fn command(&mut self, input: Input) -> bool {
+        // A rebuilt engine starts from the policy and the operators' holds that are in force then.
+        let lasts = match &input {
+            Input::Reconfigure(_) => true,
+            Input::Hold(hold) => is_noted(&hold.target),
+            Input::Resume(target) => is_noted(target),
+            _ => false,
+        };
         match (&input, self.mode) {
             (Input::Resume(HoldTarget::Mailbox), Mode::Held) => {
                 self.restarts.forgive();
+                self.journal.retry_now();
                 self.recover();
             }
             (Input::Reconfigure(policy), _) => {
@@ -57,6 +78,7 @@ impl MailboxActor {
             }
             _ => self.step(input),
         }
+        lasts || self.engine.is_some()
     }
 
     /// Starts nothing more: what waits goes back, what is in flight ends.
@@ -72,17 +94,21 @@ impl MailboxActor {
             self.on_question(question);
         }
         for newcomer in self.journal.drain_inserts() {
-            for repeat in self.admissions.failed(newcomer.operation.key) {
-                self.handed_back += 1;
-                repeat.turn_away(TurnedAway::ShuttingDown);
-            }
-            self.handed_back += 1;
-            newcomer.handed.turn_away(TurnedAway::ShuttingDown);
+            self.handed_back += self.turn_away(newcomer, TurnedAway::ShuttingDown);
         }
         self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
         for key in self.desk.waiting_permits() {
             self.step(Input::Cancel { key });
         }
+    }
+
+    /// Hands a submission back that was not stored, with those that repeat it; says how many.
+    pub(super) fn turn_away(&mut self, newcomer: Newcomer, why: TurnedAway) -> u64 {
+        let repeats = self.admissions.failed(newcomer.operation.key);
+        let count = 1 + repeats.len() as u64;
+        newcomer.handed.turn_away(why);
+        repeats.into_iter().for_each(|repeat| repeat.turn_away(why));
+        count
     }
 
     /// What a drain that ran out of time leaves behind.
@@ -92,6 +118,11 @@ impl MailboxActor {
         let returned = self.handed_back + self.waiting_at_drain().saturating_sub(airborne);
         Drained { accepted: so_far.accepted, returned, unknown: so_far.unknown + airborne }
     }
+}
+
+/// Whether a hold of this target is told to every engine of the mailbox from the start.
+const fn is_noted(target: &HoldTarget) -> bool {
+    matches!(target, HoldTarget::Mailbox | HoldTarget::Campaign(_))
 }
 
 impl Who {

@@ -92,7 +92,7 @@ impl Laid {
                 let horizon = now.before(reach());
                 recovery.attempts.iter().all(|attempt| attempt.claimed_at < horizon)
             }
-            Origin::Recovered(_) => false,
+            Origin::Recovered(_) | Origin::Held => false,
             Origin::Lost => self.at < now.before(reach()),
         }
     }

@@ -71,7 +71,7 @@ pub(crate) enum Listeners {
 
 impl Listeners {
     /// Adds one, in place of those that have gone.
-    fn add(&mut self, listener: oneshot::Sender<Outcome>) {
+    pub(super) fn add(&mut self, listener: oneshot::Sender<Outcome>) {
         *self = match std::mem::take(self) {
             Self::One(other) if !other.is_closed() => Self::Several(vec![other, listener]),
             Self::None | Self::One(_) => Self::One(listener),

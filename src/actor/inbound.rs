@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::desk::{Entry, Listeners, Who};
+use super::desk::{Entry, Who};
 use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
-use super::mailbox::{MailboxActor, Mode};
+use super::mailbox::MailboxActor;
 use super::past;
 use super::permit::TryAcquire;
 use super::reply::Reply;
 use super::ticket::Ticket;
 use crate::email::Email;
-use crate::engine::mailbox::{Input, Outcome};
+use crate::engine::mailbox::{Input, Record};
 use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
-use crate::store::{Claim, Inserted, OperationRecord, StoreError};
+use crate::store::{Claim, Inserted, StoreError};
 use crate::submission::SubmitError;
 use crate::telemetry::{EventKind, StorePolicy};
 
@@ -101,10 +101,7 @@ impl MailboxActor {
         if let Some((records, result)) = written.records {
             match result {
                 Ok(()) => self.store_recovered(),
-                Err(_) => {
-                    self.store_degraded();
-                    self.journal.keep(records, self.now);
-                }
+                Err(error) => self.on_not_recorded(records, &error),
             }
         }
         if let Some((claims, answer)) = written.claims {
@@ -113,9 +110,26 @@ impl MailboxActor {
         if let Some((newcomers, answer)) = written.inserts {
             self.on_inserted(newcomers, answer);
         }
+        if let Some((lookups, answer)) = written.lookups {
+            self.on_found(lookups, answer);
+        }
     }
 
-    fn store_degraded(&mut self) {
+    fn on_not_recorded(&mut self, records: Arc<[Record]>, error: &StoreError) {
+        if error.is_contradiction() {
+            // The others are written, and this one would be refused as often as it came.
+            let (store, mailbox) = (self.world.store.kind(), Arc::clone(self.seat.id()));
+            return self.world.reporter.report(self.now, EventKind::StoreContradicted { store, mailbox });
+        }
+        self.store_degraded();
+        if error.is_retryable() {
+            return self.journal.keep(records, self.now);
+        }
+        self.journal.keep_until_told(records);
+        self.hold_for_store();
+    }
+
+    pub(super) fn store_degraded(&mut self) {
         if !std::mem::replace(&mut self.degraded, true) {
             let (store, policy) = (self.world.store.kind(), StorePolicy::Pause);
             self.world.reporter.report(self.now, EventKind::StoreDegraded { store, policy });
@@ -208,28 +222,6 @@ impl MailboxActor {
                 None => repeat.turn_away(TurnedAway::MailboxHeld),
             }
         }
-    }
-
-    /// A ticket for an operation that the store has: answered at once if it has come to an end.
-    pub(super) fn ticket_of(&mut self, record: &OperationRecord) -> Ticket {
-        if let Some(ticket) = self.desk.subscribe(record.key) {
-            return ticket;
-        }
-        let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
-        match past::outcome(record) {
-            Some(outcome) => drop(waiting.send(outcome)),
-            None if self.mode == Mode::Live => self.adopt(record, waiting),
-            None => {}
-        }
-        ticket
-    }
-
-    /// Takes up an operation that is in the store and nowhere else: its insert was done, and the answer lost.
-    fn adopt(&mut self, record: &OperationRecord, waiting: tokio::sync::oneshot::Sender<Outcome>) {
-        let mut entry = Entry::recovered(record);
-        entry.who = Who::Operation(Listeners::One(waiting));
-        self.desk.insert(record.key, entry);
-        self.step(Input::Enqueue(past::operation(record)));
     }
 
     /// How far back charges can count.

@@ -44,6 +44,8 @@ enum State {
     Retired,
     /// The scheduler is stopping.
     Closed,
+    /// The actor has died, and a new seat must be taken for the same mailbox.
+    Dead,
 }
 
 /// Why something was not taken in. Carries it back.
@@ -51,7 +53,7 @@ enum State {
 pub(crate) enum NotTaken<T> {
     /// The queue is full.
     Full(T),
-    /// The actor is leaving: look the mailbox up again.
+    /// The actor is leaving or has died: look the mailbox up again.
     Retired(T),
     /// The scheduler is stopping.
     Closed(T),
@@ -70,8 +72,9 @@ pub(crate) struct Turn {
 pub(crate) enum Appetite {
     /// All of them.
     All,
-    /// Answers only: the engine is being rebuilt.
-    Answers,
+    /// Nothing new: the engine is being rebuilt. Questions are looked at, if only to say so: whoever asks every
+    /// mailbox must not wait for the store of one.
+    NothingNew,
 }
 
 /// Whether a turn left something.
@@ -106,7 +109,7 @@ impl Ingress {
     pub(crate) fn admit(&self, admit: Admit) -> Result<Rung, NotTaken<Admit>> {
         let mut queues = self.queues();
         match queues.state {
-            State::Retired => return Err(NotTaken::Retired(admit)),
+            State::Retired | State::Dead => return Err(NotTaken::Retired(admit)),
             State::Closed => return Err(NotTaken::Closed(admit)),
             State::Open | State::Idle => {}
         }
@@ -124,7 +127,7 @@ impl Ingress {
     pub(crate) fn admit_many(&self, batch: &mut VecDeque<Admit>) -> Result<Rung, NotTaken<()>> {
         let mut queues = self.queues();
         match queues.state {
-            State::Retired => return Err(NotTaken::Retired(())),
+            State::Retired | State::Dead => return Err(NotTaken::Retired(())),
             State::Closed => return Err(NotTaken::Closed(())),
             State::Open | State::Idle => {}
         }
@@ -143,7 +146,7 @@ impl Ingress {
     pub(crate) fn ask(&self, question: Question) -> Result<Rung, NotTaken<Question>> {
         let mut queues = self.queues();
         match queues.state {
-            State::Retired => return Err(NotTaken::Retired(question)),
+            State::Retired | State::Dead => return Err(NotTaken::Retired(question)),
             State::Closed => return Err(NotTaken::Closed(question)),
             State::Open | State::Idle => {}
         }
@@ -156,10 +159,15 @@ impl Ingress {
         Ok(self.bell.ring())
     }
 
-    /// Puts an order of the scheduler itself in, which is stopping: neither bound nor state keeps it out.
-    pub(crate) fn order(&self, order: Question) {
-        self.queues().questions.push_back(order);
-        let (Rung::Heard | Rung::Dead) = self.bell.ring();
+    /// Puts an order of the scheduler itself in, which is stopping: no bound keeps it out, only that nobody is there.
+    pub(crate) fn order(&self, order: Question) -> Result<Rung, NotTaken<Question>> {
+        let mut queues = self.queues();
+        if matches!(queues.state, State::Retired | State::Dead) {
+            return Err(NotTaken::Retired(order));
+        }
+        queues.questions.push_back(order);
+        drop(queues);
+        Ok(self.bell.ring())
     }
 
     /// Puts an answer in. Never refused: what was started has to end, even while the scheduler stops.
@@ -173,8 +181,8 @@ impl Ingress {
         self.bell.answer();
         let mut queues = self.queues();
         let mut rest = take(&mut queues.answers, &mut turn.answers);
+        rest |= take(&mut queues.questions, &mut turn.questions);
         if appetite == Appetite::All {
-            rest |= take(&mut queues.questions, &mut turn.questions);
             for lane in &mut queues.lanes {
                 rest |= take(lane, &mut turn.admits);
             }
@@ -223,15 +231,28 @@ impl Ingress {
     /// Takes nothing more in, and returns what was not looked at yet: submissions first, then questions.
     pub(crate) fn close(&self) -> (Vec<Admit>, Vec<Question>) {
         let mut queues = self.queues();
-        if queues.state != State::Retired {
+        if matches!(queues.state, State::Open | State::Idle) {
             queues.state = State::Closed;
         }
-        let admits = queues.lanes.iter_mut().flat_map(std::mem::take).collect();
-        (admits, std::mem::take(&mut queues.questions).into())
+        queues.empty()
+    }
+
+    /// The actor is gone: as [`Ingress::close`], and where it was not expected to go, its mailbox needs a new seat.
+    pub(crate) fn abandon(&self) -> (Vec<Admit>, Vec<Question>) {
+        let mut queues = self.queues();
+        if matches!(queues.state, State::Open | State::Idle) {
+            queues.state = State::Dead;
+        }
+        queues.empty()
     }
 }
 
 impl Queues {
+    fn empty(&mut self) -> (Vec<Admit>, Vec<Question>) {
+        let admits = self.lanes.iter_mut().flat_map(std::mem::take).collect();
+        (admits, std::mem::take(&mut self.questions).into())
+    }
+
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.questions.is_empty() && self.lanes.iter().all(VecDeque::is_empty)
     }

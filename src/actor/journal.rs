@@ -4,20 +4,24 @@
 //! what is written stays in order: records, then claims, then inserts. A store that answers at the first poll (memory)
 //! never leaves the actor's turn. Records that could not be written are kept and written again before anything newer;
 //! claims and inserts fail to their askers, who know what to do.
+//!
+//! What has to be read of an operation is read last, when the records of the call are written: a row that is read
+//! before the record of its end is an old one.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, OptionFuture};
+use futures::future::{BoxFuture, OptionFuture, try_join_all};
 
 use super::entrance::Handed;
 use super::ingress::slot;
+use super::lookup::{Lookup, Lookups};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::{Lane, Operation, Timestamp};
-use crate::store::{Claim, Inserted, NewOperation, Store, StoreError};
+use crate::engine::{Lane, Operation, OperationKey, Timestamp};
+use crate::store::{Claim, Inserted, NewOperation, OperationRecord, Store, StoreError};
 
 /// Pause before records are written again.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
@@ -35,6 +39,7 @@ pub(crate) struct Written {
     pub(crate) records: Option<Answered<Arc<[Record]>, ()>>,
     pub(crate) claims: Option<Answered<Vec<Claim>, Vec<Option<Email>>>>,
     pub(crate) inserts: Option<Answered<Vec<Newcomer>, Vec<Inserted>>>,
+    pub(crate) lookups: Option<Answered<Lookups, Vec<Option<OperationRecord>>>>,
 }
 
 /// What was asked, and what the store said.
@@ -64,8 +69,11 @@ pub(crate) struct Journal {
     records: Vec<Record>,
     claims: Vec<Claim>,
     inserts: Vec<(Newcomer, NewOperation)>,
+    lookups: Lookups,
     /// Records that were not written. They go first.
-    failed: Option<(Arc<[Record]>, Timestamp)>,
+    failed: Option<Arc<[Record]>>,
+    /// After a failure: when the store is called again.
+    retry_at: Option<Timestamp>,
     busy: bool,
     coming: [usize; 2],
 }
@@ -103,7 +111,7 @@ impl Journal {
 
     /// Whether a call is under way or anything waits for one.
     pub(crate) fn is_settled(&self) -> bool {
-        !self.busy && self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty() && !self.is_failing()
+        !self.busy && self.is_empty() && !self.is_failing()
     }
 
     /// Gives back room that nothing needs.
@@ -118,27 +126,32 @@ impl Journal {
         self.busy
     }
 
-    /// Whether the last records could not be written.
-    pub(crate) const fn is_failing(&self) -> bool {
-        self.failed.is_some()
+    fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty() && self.lookups.is_empty()
     }
 
-    /// When records that could not be written are to be written again.
-    pub(crate) fn retry_at(&self) -> Option<Timestamp> {
-        self.failed.as_ref().map(|(_, at)| *at)
+    /// Whether the last call failed, or records of an earlier one are not written yet.
+    pub(crate) const fn is_failing(&self) -> bool {
+        self.failed.is_some() || self.retry_at.is_some()
+    }
+
+    /// When the store is called again after a failure.
+    pub(crate) const fn retry_at(&self) -> Option<Timestamp> {
+        self.retry_at
     }
 
     /// Writes what has gathered, if no call is under way. After a failure everything waits for its instant, so that a
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
-        let idle = self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty();
-        let wait = self.retry_at().map_or(idle, |at| at > now);
-        if self.busy || wait {
+        let idle = self.is_empty() && self.failed.is_none();
+        if self.busy || idle || self.retry_at.is_some_and(|at| at > now) {
             return Flush::Nothing;
         }
+        self.retry_at = None;
         let (newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
-        let batch =
-            Batch { records: self.take_records(), claims: std::mem::take(&mut self.claims), newcomers, inserts };
+        let records = self.take_records();
+        let (claims, lookups) = (std::mem::take(&mut self.claims), std::mem::take(&mut self.lookups));
+        let batch = Batch { records, claims, newcomers, inserts, lookups };
         let mut call = batch.write(Arc::clone(store)).boxed();
         match (&mut call).now_or_never() {
             Some(written) => Flush::Done(Box::new(written)),
@@ -160,9 +173,33 @@ impl Journal {
         *coming = coming.saturating_sub(1);
     }
 
-    /// Keeps records that could not be written.
+    /// Keeps records that could not be written, and writes them again in a while.
     pub(crate) fn keep(&mut self, records: Arc<[Record]>, now: Timestamp) {
-        self.failed = Some((records, now.after(RECORD_RETRY)));
+        (self.failed, self.retry_at) = (Some(records), Some(now.after(RECORD_RETRY)));
+    }
+
+    /// Keeps records that the store will not take until a person mends it: nothing is called until then.
+    pub(crate) fn keep_until_told(&mut self, records: Arc<[Record]>) {
+        (self.failed, self.retry_at) = (Some(records), Some(Timestamp::NEVER));
+    }
+
+    /// A person has had a look: the store may be called.
+    pub(crate) fn retry_now(&mut self) {
+        self.retry_at = None;
+    }
+
+    /// Has the row of an operation read, after whatever is to be written now.
+    pub(crate) fn look_up(&mut self, key: OperationKey, lookup: Lookup) {
+        match self.lookups.get_mut(&key) {
+            Some(same) => same.waiting.extend(lookup.waiting),
+            None => drop(self.lookups.insert(key, lookup)),
+        }
+    }
+
+    /// Has them read again in a while.
+    pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
+        self.retry_at.get_or_insert(now.after(RECORD_RETRY));
+        lookups.into_iter().for_each(|(key, lookup)| self.look_up(key, lookup));
     }
 
     fn take_records(&mut self) -> Option<Arc<[Record]>> {
@@ -170,7 +207,7 @@ impl Journal {
         match self.failed.take() {
             None if records.is_empty() => None,
             None => Some(records.into()),
-            Some((failed, _)) => Some(failed.iter().cloned().chain(records).collect()),
+            Some(failed) => Some(failed.iter().cloned().chain(records).collect()),
         }
     }
 }
@@ -181,21 +218,29 @@ struct Batch {
     claims: Vec<Claim>,
     newcomers: Vec<Newcomer>,
     inserts: Vec<NewOperation>,
+    lookups: Lookups,
 }
 
 impl Batch {
     async fn write(self, store: Arc<dyn Store>) -> Written {
-        let Self { records, claims, newcomers, inserts } = self;
+        let Self { records, claims, newcomers, inserts, lookups } = self;
         let (claims_sent, inserts_sent) = (!claims.is_empty(), !inserts.is_empty());
         let (recorded, claimed, inserted) = futures::join!(
             OptionFuture::from(records.clone().map(|batch| guard(|| store.record(batch)))),
             OptionFuture::from(claims_sent.then(|| guard(|| store.claim(claims.clone())))),
             OptionFuture::from(inserts_sent.then(|| guard(|| store.insert(inserts)))),
         );
+        let found = match &recorded {
+            _ if lookups.is_empty() => None,
+            // What would be read now would be old.
+            Some(Err(error)) if !error.is_contradiction() => Some(Err(error.clone())),
+            _ => Some(try_join_all(lookups.values().map(|lookup| guard(|| store.operation(&lookup.id)))).await),
+        };
         Written {
             records: records.zip(recorded),
             claims: claimed.map(|answer| (claims, answer)),
             inserts: inserted.map(|answer| (newcomers, answer)),
+            lookups: found.map(|answer| (lookups, answer)),
         }
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Origin {
     Recovered(Box<Recovery>),
     /// Its last actor was lost.
     Lost,
+    /// Its actors were lost too often: it waits for an operator.
+    Held,
 }
 
 /// What the actor can do.
@@ -86,8 +88,11 @@ pub(crate) struct MailboxActor {
     idle_since: Option<Timestamp>,
     tidied: bool,
     origin: Option<Origin>,
+    /// It leaves because it is told to, and the supervisor knows.
+    departed: bool,
+    /// Engine steps that are to panic.
     #[cfg(feature = "test-util")]
-    pub(super) sabotaged: bool,
+    pub(super) sabotaged: u32,
 }
 
 /// A drain under way.
@@ -126,8 +131,9 @@ impl MailboxActor {
             idle_since: None,
             tidied: false,
             origin: Some(origin),
+            departed: false,
             #[cfg(feature = "test-util")]
-            sabotaged: false,
+            sabotaged: 0,
         }
     }
 
@@ -142,7 +148,11 @@ impl MailboxActor {
         let Some(engine) = &mut self.engine else { return };
         let mut effects = std::mem::take(&mut self.effects);
         #[cfg(feature = "test-util")]
-        let sabotaged = std::mem::take(&mut self.sabotaged);
+        let sabotaged = self.sabotaged > 0;
+        #[cfg(feature = "test-util")]
+        {
+            self.sabotaged = self.sabotaged.saturating_sub(1);
+        }
         let run = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(feature = "test-util")]
             assert!(!sabotaged, "a test asked for this panic");
@@ -163,7 +173,7 @@ impl MailboxActor {
 
     fn take_turn(&mut self) -> Rest {
         self.now = self.world.clock.now();
-        let appetite = if self.mode == Mode::Rebuilding { Appetite::Answers } else { Appetite::All };
+        let appetite = if self.mode == Mode::Rebuilding { Appetite::NothingNew } else { Appetite::All };
         let mut turn = std::mem::take(&mut self.turn);
         let rest = self.seat.ingress().take(&mut turn, appetite);
         for reply in turn.answers.drain(..) {
@@ -182,13 +192,21 @@ impl MailboxActor {
         self.turn = turn;
         self.wake_if_due();
         self.write();
-        if self.engine.is_none() && self.mode == Mode::Live {
-            self.on_panic();
-        }
+        self.mend();
         self.recover_if_due();
         self.write();
+        // A store that answers without waiting may have brought an engine back that panicked at once.
+        self.mend();
         self.hand_over();
         rest
+    }
+
+    /// Has a panicked engine rebuilt. As often as it panics on the way: the bound on restarts ends it.
+    fn mend(&mut self) {
+        while self.engine.is_none() && self.mode == Mode::Live {
+            self.on_panic();
+            self.write();
+        }
     }
 
     fn wake_if_due(&mut self) {
@@ -258,6 +276,7 @@ impl MailboxActor {
 
     /// Leaves, and gives the engine to the supervisor: its charges still count.
     fn depart(&mut self, ctx: &mut Context<Self>) {
+        self.departed = true;
         self.world.directory.leave(&self.seat);
         self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
         let engine = self.engine.take().map(Box::new);
@@ -335,13 +354,18 @@ impl Handler<Wake> for MailboxActor {
     }
 }
 
-/// Whoever still waits in the queue learns that nobody will come.
+/// Whoever still waits in the queue learns that nobody will come. An actor that was not to go is replaced: a panic
+/// outside the engine ends it, and then no ring is sure to notice.
 impl Drop for MailboxActor {
     fn drop(&mut self) {
-        let (admits, questions) = self.seat.ingress().close();
+        let closing = self.world.is_closing();
+        let ingress = self.seat.ingress();
+        let (admits, questions) = if closing { ingress.close() } else { ingress.abandon() };
         drop(questions);
-        for admit in admits {
-            admit.turn_away(TurnedAway::ShuttingDown);
+        let why = if closing { TurnedAway::ShuttingDown } else { TurnedAway::MailboxHeld };
+        admits.into_iter().for_each(|admit| admit.turn_away(why));
+        if !closing && !self.departed {
+            self.world.supervisor.push(Errand::Died(Arc::clone(&self.seat)));
         }
     }
 }

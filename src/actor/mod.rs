@@ -22,6 +22,7 @@ mod host;
 mod inbound;
 mod ingress;
 mod journal;
+mod lookup;
 mod mailbox;
 mod notes;
 mod outlet;
@@ -46,6 +47,7 @@ pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::Cancellation;
 pub use ticket::{Ticket, TicketError};
 
+pub(crate) use bell::Rung;
 pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 #[cfg(feature = "test-util")]
 pub(crate) use host::on_current_thread;
@@ -56,7 +58,7 @@ pub(crate) use question::{Drained, Question};
 pub(crate) use reply::Reply;
 pub(crate) use seat::{Found, NoRoom, Seat};
 pub(crate) use settings::Settings;
-pub(crate) use shared::SharedItem;
+pub(crate) use shared::{NAME as SHARED_NAME, SharedItem};
 pub(crate) use supervisor::Errand;
 pub(crate) use ticket::{BatchReply, TicketReply};
 pub(crate) use world::{ASKED_MAX, Full, Parts, World};

@@ -27,6 +27,9 @@ pub(crate) enum Question {
     /// Panic at the next engine step.
     #[cfg(feature = "test-util")]
     Panic { answer: oneshot::Sender<()> },
+    /// Panic outside the engine.
+    #[cfg(feature = "test-util")]
+    Die { answer: oneshot::Sender<()> },
 }
 
 /// What a cancellation did.

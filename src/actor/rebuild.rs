@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::desk::Entry;
+use super::entrance::TurnedAway;
 use super::journal::guard;
 use super::mailbox::{MailboxActor, Mode, Origin};
 use super::past;
@@ -17,7 +18,8 @@ use super::reply::Reply;
 use super::restarts::Verdict;
 use super::shared::SharedItem;
 use crate::config::OnPanic;
-use crate::engine::mailbox::{Input, Mailbox};
+use crate::engine::Timestamp;
+use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox};
 use crate::engine::shared::Input as SharedInput;
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::EventKind;
@@ -36,6 +38,7 @@ impl MailboxActor {
             }
             Origin::Recovered(recovery) => self.restore(*recovery),
             Origin::Lost => self.recover(),
+            Origin::Held => self.mode = Mode::Held,
         }
     }
 
@@ -69,6 +72,9 @@ impl MailboxActor {
         if let Some(until) = self.world.trips.of_mailbox(self.seat.id(), self.now) {
             self.step(Input::Trip { until });
         }
+        if self.drain.is_some() {
+            self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
+        }
         let now = self.now;
         self.guarded(|engine| engine.restore(now, operations, &attempts));
     }
@@ -78,11 +84,7 @@ impl MailboxActor {
         let settings = self.world.settings.load();
         let actors = &settings.config.actors;
         let mailbox = Arc::clone(self.seat.id());
-        self.journal.drop_claims();
-        self.to_shared.push(SharedItem::Input(SharedInput::MailboxGone(self.seat.key())));
-        for reply in self.desk.take_waiting_permits() {
-            reply.fail(PermitError::Interrupted);
-        }
+        self.without_engine();
         match self.restarts.count(self.now, actors) {
             Verdict::Rebuild(restarts) => {
                 let reason = "panicked";
@@ -103,11 +105,42 @@ impl MailboxActor {
         }
     }
 
+    /// The store will not work until a person mends it. What it did not take is kept for then, and nothing more comes
+    /// of an engine whose word cannot be written.
+    pub(super) fn hold_for_store(&mut self) {
+        self.engine = None;
+        self.without_engine();
+        for newcomer in self.journal.drain_inserts() {
+            self.turn_away(newcomer, TurnedAway::MailboxHeld);
+        }
+        (self.recover_when_written, self.recover_at) = (false, None);
+        self.leave_to_a_person();
+    }
+
+    fn leave_to_a_person(&mut self) {
+        let (mailbox, restarts, reason) = (Arc::clone(self.seat.id()), 0, "store damaged");
+        self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
+        self.mode = Mode::Held;
+    }
+
+    /// Lets go of what an engine had under way that is gone.
+    fn without_engine(&mut self) {
+        self.journal.drop_claims();
+        self.to_shared.push(SharedItem::Input(SharedInput::MailboxGone(self.seat.key())));
+        for reply in self.desk.take_waiting_permits() {
+            reply.fail(PermitError::Interrupted);
+        }
+    }
+
     /// Reads back what the store knows. What is still being written comes first: a state that is read before its
     /// record is written would be an old one.
     pub(super) fn recover(&mut self) {
         self.mode = Mode::Rebuilding;
         self.write();
+        if self.mode == Mode::Held {
+            // The store took it no better than before.
+            return;
+        }
         if self.journal.is_busy() || self.journal.is_failing() {
             self.recover_when_written = true;
             return;
@@ -146,12 +179,7 @@ impl MailboxActor {
                 }
             }
             Err(error) if error.is_retryable() => self.recover_at = Some(self.now.after(RECOVER_RETRY)),
-            Err(_) => {
-                let mailbox = Arc::clone(self.seat.id());
-                let (restarts, reason) = (0, "store damaged");
-                self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
-                self.mode = Mode::Held;
-            }
+            Err(_) => self.leave_to_a_person(),
         }
     }
 }

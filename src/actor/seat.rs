@@ -110,10 +110,13 @@ impl Directory {
         Ok(Found::New(self.add(&mut seats, id)))
     }
 
-    /// A new seat whether there is room or not: what the store still holds has to be worked off.
+    /// The live seat, or a new one whether there is room or not: what the store still holds has to be worked off.
     pub(crate) fn enter_recovered(&self, id: &Arc<str>) -> Arc<Seat> {
         let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-        self.add(&mut seats, id)
+        match seats.by_id.get(id) {
+            Some(seat) => Arc::clone(seat),
+            None => self.add(&mut seats, id),
+        }
     }
 
     /// Takes a retired seat out; a later one of the same mailbox stays.

@@ -30,7 +30,7 @@ use crate::store::{Recovery, StoreError};
 use crate::telemetry::{self, EventKind};
 
 /// What the shared scopes are called where a mailbox is named.
-const NAME: &str = "application";
+pub(crate) const NAME: &str = "application";
 
 /// What mailboxes and operators bring to the shared scopes.
 #[derive(Debug)]
@@ -48,6 +48,9 @@ pub(crate) enum SharedItem {
     /// Panic at the next engine step.
     #[cfg(feature = "test-util")]
     Panic,
+    /// Panic outside the engine.
+    #[cfg(feature = "test-util")]
+    Die,
 }
 
 pub(crate) struct SharedActor {
@@ -84,16 +87,27 @@ impl SharedActor {
             SharedItem::Input(input) => self.step(input),
             SharedItem::Breakers(answer) => {
                 let now = self.world.clock.now();
-                drop(answer.send(self.engine.as_ref().map(|engine| engine.breakers(now)).unwrap_or_default()));
+                // Without an engine there is no answer, and "nothing" would be a wrong one.
+                drop(self.engine.as_ref().map(|engine| answer.send(engine.breakers(now))));
             }
             SharedItem::Explain { lane, tenant, cost, answer } => {
                 let now = self.world.clock.now();
                 let explain = |engine: &Shared| engine.explain(now, lane, tenant.as_ref(), &cost);
-                drop(answer.send(self.engine.as_ref().map(explain).unwrap_or_default()));
+                drop(self.engine.as_ref().map(explain).map(|constraints| answer.send(constraints)));
             }
             SharedItem::Recovered(recovery) => self.on_recovered(*recovery),
             #[cfg(feature = "test-util")]
             SharedItem::Panic => self.sabotaged = true,
+            #[cfg(feature = "test-util")]
+            SharedItem::Die => panic!("a test asked for a panic outside the engine"),
+        }
+    }
+
+    /// Does one piece of a turn. Everybody waits for this actor, so a panic outside the engine must not end it: the
+    /// engine is not to be trusted then either, and is rebuilt.
+    fn outlast(&mut self, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            self.on_panic(self.world.clock.now());
         }
     }
 
@@ -225,16 +239,18 @@ impl Timed for SharedActor {
 
     fn turn(&mut self, ctx: &mut Context<Self>) {
         for item in self.world.shared.take() {
-            self.on_item(item);
-        }
-        let now = self.world.clock.now();
-        if self.recover_at.is_some_and(|at| at <= now) {
-            self.recover();
+            self.outlast(|actor| actor.on_item(item));
         }
         let due = |actor: &Self| actor.engine.as_ref().and_then(Shared::poll_deadline);
-        if due(self).is_some_and(|at| at <= now) {
-            self.step(Input::Wake);
-        }
+        self.outlast(|actor| {
+            let now = actor.world.clock.now();
+            if actor.recover_at.is_some_and(|at| at <= now) {
+                actor.recover();
+            }
+            if due(actor).is_some_and(|at| at <= now) {
+                actor.step(Input::Wake);
+            }
+        });
         let next = [due(self), self.recover_at].into_iter().flatten().min();
         Timer::arm(self, ctx, self.world.clock.now(), next);
     }

@@ -12,6 +12,7 @@ use super::aside::Aside;
 use super::bell::{Stop, Wake};
 use super::entrance::TurnedAway;
 use super::mailbox::{MailboxActor, Origin};
+use super::restarts::{Restarts, Verdict};
 use super::seat::Seat;
 use super::shared::SharedItem;
 use super::world::World;
@@ -41,6 +42,8 @@ pub(crate) struct Supervisor {
     /// Seats that wait for the actor before them to leave.
     waiting: HashMap<Arc<str>, Arc<Seat>>,
     aside: Aside,
+    /// How often actors have died, of mailboxes where one has and none has left in peace since.
+    deaths: HashMap<Arc<str>, Restarts>,
 }
 
 struct Live {
@@ -54,7 +57,8 @@ impl Supervisor {
         let live_max = world.settings.load().config.actors.live_max;
         // Never fewer than the store had: those with operations start at once.
         let aside = Aside::new(live_max.max(ASIDE_MIN).max(recovered.len()));
-        let mut supervisor = Self { world, live: HashMap::new(), waiting: HashMap::new(), aside };
+        let mut supervisor =
+            Self { world, live: HashMap::new(), waiting: HashMap::new(), aside, deaths: HashMap::new() };
         let mut recovered: Vec<_> = recovered.into_iter().collect();
         recovered.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         for (id, recovery) in recovered {
@@ -66,6 +70,8 @@ impl Supervisor {
     fn run(&mut self) {
         for errand in self.world.supervisor.take() {
             match errand {
+                // It took the place of one that had died before its caller's errand came.
+                Errand::Start(seat) if self.is_live(&seat) => {}
                 Errand::Start(seat) if self.live.contains_key(seat.id()) => {
                     self.waiting.insert(Arc::clone(seat.id()), seat);
                 }
@@ -90,6 +96,7 @@ impl Supervisor {
             return;
         }
         self.live.remove(seat.id());
+        self.deaths.remove(seat.id());
         let origin = engine.map_or(Origin::Lost, Origin::Passivated);
         match self.waiting.remove(seat.id()) {
             Some(next) => self.start(next, origin),
@@ -109,16 +116,37 @@ impl Supervisor {
             return;
         }
         self.live.remove(seat.id());
-        let (mailbox, restarts, reason) = (Arc::clone(seat.id()), 1, "stopped");
-        self.world.reporter.report(self.world.clock.now(), EventKind::ActorRestarted { mailbox, restarts, reason });
+        let origin = self.after_death(seat.id());
         self.world.shared.push(SharedItem::Input(SharedInput::MailboxGone(seat.key())));
         self.world.directory.leave(seat);
         let (admits, questions) = seat.ingress().close();
         drop(questions);
         admits.into_iter().for_each(|admit| admit.turn_away(TurnedAway::MailboxHeld));
-        let next = self.waiting.remove(seat.id());
-        let next = next.unwrap_or_else(|| self.world.directory.enter_recovered(seat.id()));
-        self.start(next, Origin::Lost);
+        match (self.waiting.remove(seat.id()), origin) {
+            // Started when somebody asks for it: one that dies at every start must not keep the thread busy.
+            (None, Origin::Held) => self.lay_aside(seat.id(), Origin::Held),
+            (next, origin) => {
+                let next = next.unwrap_or_else(|| self.world.directory.enter_recovered(seat.id()));
+                self.start(next, origin);
+            }
+        }
+    }
+
+    /// What the next actor of a mailbox starts from whose last one has died.
+    fn after_death(&mut self, id: &Arc<str>) -> Origin {
+        let (now, settings) = (self.world.clock.now(), self.world.settings.load());
+        let verdict = self.deaths.entry(Arc::clone(id)).or_default().count(now, &settings.config.actors);
+        let (mailbox, reason) = (Arc::clone(id), "stopped");
+        match verdict {
+            Verdict::Rebuild(restarts) => {
+                self.world.reporter.report(now, EventKind::ActorRestarted { mailbox, restarts, reason });
+                Origin::Lost
+            }
+            Verdict::Hold(restarts) => {
+                self.world.reporter.report(now, EventKind::ActorHeld { mailbox, restarts, reason });
+                Origin::Held
+            }
+        }
     }
 
     fn is_live(&self, seat: &Arc<Seat>) -> bool {

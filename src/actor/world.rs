@@ -1,6 +1,7 @@
 //! What every actor and every handle shares. Nothing in it decides.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -232,11 +233,18 @@ impl Reporter {
         if self.events.receiver_count() == 0 && !Telemetry::may_be_wanted(event) {
             return;
         }
-        self.publish(self.telemetry.emit(now, event, context));
+        self.outlast(|| self.telemetry.emit(now, event, context));
     }
 
     pub(crate) fn report(&self, now: Timestamp, kind: EventKind) {
-        self.publish(self.telemetry.report(now, kind));
+        self.outlast(|| self.telemetry.report(now, kind));
+    }
+
+    /// A subscriber of `tracing` runs in here. One that panics loses its event, and ends no actor.
+    fn outlast(&self, emit: impl FnOnce() -> SchedulerEvent) {
+        if let Ok(event) = catch_unwind(AssertUnwindSafe(emit)) {
+            self.publish(event);
+        }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<SchedulerEvent> {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SharedItem, Ticket, TripFacts};
+use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope};
@@ -125,7 +125,7 @@ impl SchedulerHandle {
     /// Every breaker that is not closed: the shared scopes', then the mailboxes'.
     ///
     /// # Errors
-    /// [`AskError::ShuttingDown`].
+    /// [`AskError::ShuttingDown`]; [`AskError::NotNow`] of `application` while the shared scopes have no engine.
     ///
     /// # Cancel safety
     /// Changes nothing.
@@ -178,7 +178,13 @@ impl SchedulerHandle {
         }
         let (sender, answer) = oneshot::channel();
         self.world.shared.ask(item(sender)).map_err(|Full| SHARED_BUSY)?;
-        answer.await.map_err(|_| AskError::ShuttingDown)
+        answer.await.map_err(|_| {
+            if self.world.is_closing() {
+                AskError::ShuttingDown
+            } else {
+                AskError::NotNow { mailbox: Arc::from(SHARED_NAME) }
+            }
+        })
     }
 }
 

@@ -1,12 +1,18 @@
 //! Stopping: no more intake, let end what is in flight, leave the rest in the store.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
 use super::builder::Scheduler;
-use crate::actor::{Drained, Question, Seat};
+use crate::actor::{Drained, Question, Rung, Seat};
 use crate::telemetry::EventKind;
+
+/// What an actor has to say what a drain left, after `shutdown.drain_deadline`: a turn takes far less.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// What a shutdown left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +28,7 @@ pub struct ShutdownReport {
 
 impl Scheduler {
     /// Stops: takes nothing more in (what comes later is handed back), waits for what is in flight up to
-    /// `shutdown.drain_deadline`, and leaves the rest in the store. With a [`MemoryStore`](crate::store::MemoryStore)
+    /// `shutdown.drain_deadline`, and leaves the rest in the store: at most a second later it is over. With a [`MemoryStore`](crate::store::MemoryStore)
     /// the rest ends with the process.
     ///
     /// # Cancel safety
@@ -32,39 +38,44 @@ impl Scheduler {
         world.close();
         let deadline = world.settings.load().config.shutdown.drain_deadline;
         let seats = world.directory.all();
-        let mut draining: FuturesUnordered<_> = seats.iter().enumerate().map(|(at, seat)| drain(at, seat)).collect();
-        let mut open = vec![true; seats.len()];
         let mut total = Drained::default();
-        let all = async {
-            while let Some((at, drained)) = draining.next().await {
-                open[at] = false;
-                total += drained.unwrap_or_default();
-            }
-        };
-        // What has not ended by then is counted below.
-        let _ = tokio::time::timeout(deadline, all).await;
-        drop(draining);
-        for seat in seats.iter().zip(&open).filter(|(_, open)| **open).map(|(seat, _)| seat) {
-            total += remaining(seat).await.unwrap_or_default();
-        }
+        // What has not ended by then is counted after it; an actor that does not even count is not waited for.
+        let busy = ask_all(&seats, deadline, |answer| Question::Drain { answer }, &mut total).await;
+        ask_all(&busy, LAST_WORD_MAX, |answer| Question::Remaining { answer }, &mut total).await;
         let Drained { accepted, returned, unknown } = total;
         world.reporter.report(world.clock.now(), EventKind::ShutdownFinished { accepted, returned, unknown });
         ShutdownReport { accepted, returned, unknown }
     }
 }
 
-async fn drain(at: usize, seat: &Seat) -> (usize, Option<Drained>) {
-    (at, put(seat, |answer| Question::Drain { answer }).await)
+/// Asks every actor, adds up what they say, and returns those that have not answered in time.
+async fn ask_all(
+    seats: &[Arc<Seat>],
+    within: Duration,
+    question: impl Fn(oneshot::Sender<Drained>) -> Question,
+    total: &mut Drained,
+) -> Vec<Arc<Seat>> {
+    let asked = seats.iter().enumerate().map(|(at, seat)| {
+        let question = &question;
+        async move { (at, put(seat, question).await) }
+    });
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let mut silent = vec![true; seats.len()];
+    let all = async {
+        while let Some((at, drained)) = asked.next().await {
+            silent[at] = false;
+            *total += drained.unwrap_or_default();
+        }
+    };
+    let _ = tokio::time::timeout(within, all).await;
+    seats.iter().zip(silent).filter(|(_, silent)| *silent).map(|(seat, _)| Arc::clone(seat)).collect()
 }
 
-async fn remaining(seat: &Seat) -> Option<Drained> {
-    put(seat, |answer| Question::Remaining { answer }).await
-}
-
-/// Asks an actor although the scheduler is closing.
+/// Asks an actor although the scheduler is closing. `None`: nobody is there, and its operations are in the store.
 async fn put(seat: &Seat, question: impl FnOnce(oneshot::Sender<Drained>) -> Question) -> Option<Drained> {
     let (sender, answer) = oneshot::channel();
-    // A dead actor answers nothing; its operations are in the store.
-    seat.ingress().order(question(sender));
-    answer.await.ok()
+    match seat.ingress().order(question(sender)) {
+        Ok(Rung::Heard) => answer.await.ok(),
+        Ok(Rung::Dead) | Err(_) => None,
+    }
 }

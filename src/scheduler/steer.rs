@@ -197,6 +197,27 @@ impl SchedulerHandle {
         self.ask(&mailbox.into(), |answer| Question::Panic { answer }).await
     }
 
+    /// Makes the mailbox's actor panic outside its engine.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// The order stands once it is given.
+    #[cfg(feature = "test-util")]
+    pub async fn sabotage_actor(&self, mailbox: impl Into<Arc<str>>) -> Result<(), AskError> {
+        self.ask(&mailbox.into(), |answer| Question::Die { answer }).await
+    }
+
+    /// Makes the actor of the shared scopes panic outside its engine.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    #[cfg(feature = "test-util")]
+    pub fn sabotage_shared_actor(&self) -> Result<(), AskError> {
+        self.world.shared.ask(SharedItem::Die).map_err(|Full| SHARED_BUSY)
+    }
+
     /// Makes the next step of the shared scopes' engine panic.
     ///
     /// # Errors

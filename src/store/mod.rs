@@ -221,6 +221,11 @@ impl StoreError {
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Full { .. })
     }
+
+    /// Whether only what was asked is at fault, and everything else of the batch is done.
+    pub(crate) const fn is_contradiction(&self) -> bool {
+        matches!(self, Self::Contradiction { .. })
+    }
 }
 
 /// Which operations a query wants. Every field narrows.

@@ -36,6 +36,7 @@ const TRANSPORT_PANICKED: &str = "send.transport.panicked";
 const PERMIT_ABANDONED: &str = "send.permit.abandoned";
 const STORE_DEGRADED: &str = "store.backend.degraded";
 const STORE_RECOVERED: &str = "store.backend.recovered";
+const STORE_CONTRADICTED: &str = "store.record.contradicted";
 const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
 const ACTOR_HELD: &str = "mailbox.actor.held";
 const SENDS_SUSPENDED: &str = "mailbox.sends.suspended";
@@ -60,6 +61,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::AttemptFinished { .. } => ATTEMPT_FINISHED,
         EventKind::StoreDegraded { .. } => STORE_DEGRADED,
         EventKind::StoreRecovered { .. } => STORE_RECOVERED,
+        EventKind::StoreContradicted { .. } => STORE_CONTRADICTED,
         EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
         EventKind::ActorHeld { .. } => ACTOR_HELD,
         EventKind::SendsSuspended { .. } => SENDS_SUSPENDED,
@@ -75,6 +77,7 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
         | EventKind::SendsSuspended { .. }
+        | EventKind::StoreContradicted { .. }
         | EventKind::TransportPanicked { .. } => Level::Error,
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
@@ -110,6 +113,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         EventKind::OperationDeferred { .. } | EventKind::AttemptFinished { .. } => operation(kind, redaction),
         EventKind::StoreDegraded { .. }
         | EventKind::StoreRecovered { .. }
+        | EventKind::StoreContradicted { .. }
         | EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
         | EventKind::SendsSuspended { .. }
@@ -257,6 +261,12 @@ fn process(kind: &EventKind, redaction: Redaction) {
                 store.kind = store, store.policy = policy.as_str(),
             },
             "store recovered"
+        ),
+        EventKind::StoreContradicted { store, mailbox } => error!(
+            name: STORE_CONTRADICTED, target: STORE, {
+                store.kind = store, mailbox = %ShownId(mailbox, redaction),
+            },
+            "store contradicts a record"
         ),
         EventKind::ActorRestarted { mailbox, restarts, reason } => error!(
             name: ACTOR_RESTARTED, target: ACTOR, {

@@ -227,6 +227,14 @@ pub enum EventKind {
         /// What went on meanwhile, and ends now.
         policy: StorePolicy,
     },
+    /// A store holds something else than what was to be written of an operation: its row stays as it is.
+    #[serde(rename = "store.record.contradicted")]
+    StoreContradicted {
+        /// `memory`, `sqlite`, `redis`.
+        store: &'static str,
+        /// Of which mailbox.
+        mailbox: Arc<str>,
+    },
     /// A mailbox's actor failed and was rebuilt from the store.
     #[serde(rename = "mailbox.actor.restarted")]
     ActorRestarted {
@@ -237,14 +245,14 @@ pub enum EventKind {
         /// What happened to it: `panicked`, `stopped`.
         reason: &'static str,
     },
-    /// It failed too often and is left alone until a person looks.
+    /// It failed too often, or its store is not usable: it is left alone until a person looks and resumes it.
     #[serde(rename = "mailbox.actor.held")]
     ActorHeld {
         /// Which mailbox.
         mailbox: Arc<str>,
         /// Restarts in the running period.
         restarts: u32,
-        /// What happened to it: `panicked`, `stopped`.
+        /// What happened to it: `panicked`, `stopped`, `store damaged`.
         reason: &'static str,
     },
     /// The provider refused the mailbox or the account itself: nothing leaves it until a person resumes it.

@@ -3,11 +3,15 @@
 //! Most tests run under paused time on one thread, so that an hour passes in a millisecond and every run is the same.
 
 mod aside;
+mod deaths;
+mod faulty;
 mod intake;
+mod lookups;
 mod orders;
 mod outcomes;
 mod panics;
 mod permits;
+mod refusing;
 mod steering;
 mod stopping;
 mod stores;

@@ -1,0 +1,104 @@
+//! What became of an operation that is not at the desk, for those who hold a record of it.
+//!
+//! A record is old as soon as it is read: the attempt under way may end before its reader gets here, and then the
+//! desk knows nothing of the operation any more. Taking it up again from that record would undo its end. So its row is
+//! read once more, behind every record that this actor has written, and that row decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::desk::{Entry, Who};
+use super::mailbox::MailboxActor;
+use super::past;
+use super::ticket::Ticket;
+use crate::engine::OperationKey;
+use crate::engine::mailbox::{Input, Outcome};
+use crate::store::{OperationRecord, StoreError};
+
+/// An operation whose row is to be read, and those who wait for its outcome.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) id: Arc<str>,
+    pub(crate) waiting: Vec<oneshot::Sender<Outcome>>,
+}
+
+/// What is to be read, one entry per operation however many ask.
+pub(crate) type Lookups = BTreeMap<OperationKey, Lookup>;
+
+impl Lookup {
+    fn tell(self, outcome: &Outcome) {
+        self.waiting.into_iter().for_each(|listener| drop(listener.send(outcome.clone())));
+    }
+}
+
+impl MailboxActor {
+    /// A ticket for an operation that the store has: answered at once if it has come to an end.
+    pub(super) fn ticket_of(&mut self, record: &OperationRecord) -> Ticket {
+        if let Some(ticket) = self.desk.subscribe(record.key) {
+            return ticket;
+        }
+        let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
+        match past::outcome(record) {
+            Some(outcome) => drop(waiting.send(outcome)),
+            None => self.journal.look_up(record.key, Lookup { id: Arc::clone(&record.id), waiting: vec![waiting] }),
+        }
+        ticket
+    }
+
+    pub(super) fn on_found(&mut self, lookups: Lookups, answer: Result<Vec<Option<OperationRecord>>, StoreError>) {
+        match answer {
+            Ok(found) => {
+                for ((key, lookup), record) in lookups.into_iter().zip(found) {
+                    // Without a row there is nothing to tell: dropping the senders says so.
+                    if let Some(record) = record {
+                        self.tell_or_adopt(key, lookup, &record);
+                    }
+                }
+            }
+            Err(error) => {
+                let lasting = !error.is_retryable();
+                self.store_degraded();
+                self.journal.look_up_later(lookups, self.now);
+                if lasting {
+                    self.hold_for_store();
+                }
+            }
+        }
+    }
+
+    fn tell_or_adopt(&mut self, key: OperationKey, lookup: Lookup, record: &OperationRecord) {
+        if let Some(entry) = self.desk.get_mut(key) {
+            // Taken up again meanwhile, by a rebuild.
+            return entry.listen(lookup.waiting);
+        }
+        match past::outcome(record) {
+            Some(outcome) => {
+                self.admissions.concluded(key, &outcome);
+                lookup.tell(&outcome);
+            }
+            // Never attempted, so its insert was done and the answer lost. Without an engine, the next one takes up
+            // every live operation of the store.
+            None if record.rows == 0 || self.engine.is_none() => self.adopt(record, lookup),
+            // It was attempted and this actor has done with it, yet the store took no record of its end.
+            None => lookup.tell(&Outcome::Unknown),
+        }
+    }
+
+    fn adopt(&mut self, record: &OperationRecord, lookup: Lookup) {
+        let mut entry = Entry::recovered(record);
+        entry.listen(lookup.waiting);
+        self.desk.insert(record.key, entry);
+        self.step(Input::Enqueue(past::operation(record)));
+    }
+}
+
+impl Entry {
+    /// Adds those who wait for the outcome.
+    fn listen(&mut self, listeners: Vec<oneshot::Sender<Outcome>>) {
+        if let Who::Operation(waiting) = &mut self.who {
+            listeners.into_iter().for_each(|listener| waiting.add(listener));
+        }
+    }
+}

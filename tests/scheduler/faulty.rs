@@ -1,0 +1,121 @@
+//! A memory store whose answers come late, or say that it failed.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mailweir::Email;
+use mailweir::engine::mailbox::Record;
+use mailweir::engine::{OperationKey, Timestamp};
+use mailweir::store::{
+    Claim, Inserted, MemoryStore, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+};
+
+/// What goes wrong from now on.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// Records are not written.
+    pub(crate) record: Option<StoreError>,
+    /// Records are written, and the answer says this. Once.
+    pub(crate) recorded: Option<StoreError>,
+    /// Operations are stored, and the answer says this. Once.
+    pub(crate) inserted: Option<StoreError>,
+    /// Nothing can be read back.
+    pub(crate) recover: Option<StoreError>,
+}
+
+/// Every call takes effect at once; its answer comes `late`. Clones are the same store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faulty {
+    inner: MemoryStore,
+    late: Duration,
+    faults: Arc<Mutex<Faults>>,
+    /// How many records each call brought.
+    recorded: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Faulty {
+    pub(crate) fn late(late: Duration) -> Self {
+        Self { late, ..Self::default() }
+    }
+
+    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().expect("not poisoned")
+    }
+
+    pub(crate) fn record_calls(&self) -> usize {
+        self.recorded.lock().expect("not poisoned").len()
+    }
+
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        failed: Option<StoreError>,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(async move {
+            let answer = match failed {
+                Some(error) => Err(error),
+                None => call.await,
+            };
+            if !self.late.is_zero() {
+                tokio::time::sleep(self.late).await;
+            }
+            answer
+        })
+    }
+}
+
+impl Store for Faulty {
+    fn kind(&self) -> &'static str {
+        "faulty"
+    }
+
+    fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
+        let failed = self.faults().recover.clone();
+        self.call(failed, async move { self.inner.recover(since, mailbox).await })
+    }
+
+    fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
+        let said = self.faults().inserted.take();
+        self.call(None, async move {
+            let inserted = self.inner.insert(batch).await;
+            said.map_or(inserted, Err)
+        })
+    }
+
+    fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
+        self.call(None, async move { self.inner.claim(batch).await })
+    }
+
+    fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.recorded.lock().expect("not poisoned").push(batch.len());
+        let failed = self.faults().record.clone();
+        let said = self.faults().recorded.take();
+        self.call(failed, async move {
+            let recorded = self.inner.record(batch).await;
+            said.map_or(recorded, Err)
+        })
+    }
+
+    fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
+        self.inner.email(key)
+    }
+
+    fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
+        let id = id.to_owned();
+        self.call(None, async move { self.inner.operation(&id).await })
+    }
+
+    fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {
+        self.inner.operations(query)
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
+        self.inner.counts()
+    }
+}
+
+pub(crate) fn out_of_reach() -> StoreError {
+    StoreError::Unavailable { reason: "out of reach".to_owned() }
+}
