@@ -22,8 +22,8 @@ pub(crate) const MAILBOXES: [&str; 4] =
     ["news@contoso.example", "alerts@contoso.example", "news@contoso.example", "noreply@contoso.example"];
 /// Long enough that a new process is up before the last one's window has passed.
 const WINDOW: Duration = Duration::from_secs(2);
-const MAILBOX_REQUESTS: u64 = 20;
-const APPLICATION_REQUESTS: u64 = 50;
+const MAILBOX_REQUESTS: u64 = 10;
+const APPLICATION_REQUESTS: u64 = 25;
 
 /// The id of an operation, which is its `Message-ID` at the upstream too.
 pub(crate) fn id(number: u64) -> String {

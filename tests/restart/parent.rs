@@ -21,11 +21,11 @@ const KILLS_VARIABLE: &str = "MAILWEIR_TEST_KILLS";
 const SEED_VARIABLE: &str = "MAILWEIR_TEST_SEED";
 /// Operations that the first life adds: more than the limits let through in many lives, so that each life would send at
 /// once if it had a window of its own.
-const BACKLOG: u64 = 70;
+const BACKLOG: u64 = 40;
 /// Operations that each life adds.
-const NEW: u64 = 10;
+const NEW: u64 = 6;
 /// Most lines of a life before it is killed: some are killed while they submit, some while they send, some idle.
-const LINES_MAX: u64 = 60;
+const LINES_MAX: u64 = 90;
 
 /// What is known of a run.
 struct Run {
