@@ -11,7 +11,6 @@ use super::bell::{Bell, Rung};
 use super::entrance::Admit;
 use super::question::Question;
 use super::reply::Reply;
-use crate::engine::Lane;
 
 /// Most questions that wait for one actor. Above it, asking is refused.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
@@ -113,7 +112,7 @@ impl Ingress {
             State::Closed => return Err(NotTaken::Closed(admit)),
             State::Open | State::Idle => {}
         }
-        let lane = &mut queues.lanes[slot(admit.lane())];
+        let lane = &mut queues.lanes[admit.lane().index()];
         if lane.len() >= self.lane_max {
             return Err(NotTaken::Full(admit));
         }
@@ -133,7 +132,7 @@ impl Ingress {
         }
         let mut left = VecDeque::new();
         for admit in batch.drain(..) {
-            let lane = &mut queues.lanes[slot(admit.lane())];
+            let lane = &mut queues.lanes[admit.lane().index()];
             if lane.len() < self.lane_max { lane.push_back(admit) } else { left.push_back(admit) }
         }
         *batch = left;
@@ -263,11 +262,4 @@ fn take<T>(from: &mut VecDeque<T>, into: &mut Vec<T>) -> bool {
     let count = from.len().min(TURN_MAX);
     into.extend(from.drain(..count));
     !from.is_empty()
-}
-
-pub(crate) const fn slot(lane: Lane) -> usize {
-    match lane {
-        Lane::Foreground => 0,
-        Lane::Background => 1,
-    }
 }

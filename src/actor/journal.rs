@@ -16,7 +16,6 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture, try_join_all};
 
 use super::entrance::Handed;
-use super::ingress::slot;
 use super::lookup::{Lookup, Lookups};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
@@ -88,13 +87,13 @@ impl Journal {
     }
 
     pub(crate) fn insert(&mut self, newcomer: Newcomer, new: NewOperation) {
-        self.coming[slot(new.lane)] += 1;
+        self.coming[new.lane.index()] += 1;
         self.inserts.push((newcomer, new));
     }
 
     /// Submissions of a lane that wait for their insert, in a call or before it.
     pub(crate) const fn coming(&self, lane: Lane) -> usize {
-        self.coming[slot(lane)]
+        self.coming[lane.index()]
     }
 
     /// Forgets claims that no call has taken up: nothing was sent on them.
@@ -169,7 +168,7 @@ impl Journal {
 
     /// A submission's insert has ended, this way or that.
     pub(crate) fn arrived(&mut self, lane: Lane) {
-        let coming = &mut self.coming[slot(lane)];
+        let coming = &mut self.coming[lane.index()];
         *coming = coming.saturating_sub(1);
     }
 

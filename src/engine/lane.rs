@@ -17,6 +17,11 @@ pub enum Lane {
 impl Lane {
     /// Both lanes, foreground first.
     pub const ALL: [Self; 2] = [Self::Foreground, Self::Background];
+
+    /// Its place in a pair of values per lane: foreground first.
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
 }
 
 impl fmt::Display for Lane {

@@ -70,7 +70,7 @@ impl Concurrency {
     #[must_use]
     pub fn may_start(&self, lane: Lane, now: Timestamp) -> bool {
         let Some(limit) = self.limit() else { return true };
-        let taken = |lane| u64::from(self.in_flight[slot(lane)]) + self.lingering(lane, now);
+        let taken = |lane: Lane| u64::from(self.in_flight[lane.index()]) + self.lingering(lane, now);
         let background = taken(Lane::Background);
         let free = taken(Lane::Foreground) + background < u64::from(limit);
         match lane {
@@ -81,13 +81,13 @@ impl Concurrency {
 
     /// An attempt of `lane` takes a slot. The caller has asked [`Self::may_start`].
     pub fn on_start(&mut self, lane: Lane) {
-        let count = &mut self.in_flight[slot(lane)];
+        let count = &mut self.in_flight[lane.index()];
         *count = count.saturating_add(1);
     }
 
     /// An attempt of `lane` ended, or never left; its slot is free.
     pub fn on_finish(&mut self, lane: Lane) {
-        let count = &mut self.in_flight[slot(lane)];
+        let count = &mut self.in_flight[lane.index()];
         *count = count.saturating_sub(1);
     }
 
@@ -180,12 +180,5 @@ impl Concurrency {
     fn lingering(&self, lane: Lane, now: Timestamp) -> u64 {
         let count = |trouble: &Trouble| trouble.lingering.iter().filter(|(end, of)| *of == lane && *end > now).count();
         self.trouble.as_deref().map_or(0, count) as u64
-    }
-}
-
-const fn slot(lane: Lane) -> usize {
-    match lane {
-        Lane::Foreground => 0,
-        Lane::Background => 1,
     }
 }

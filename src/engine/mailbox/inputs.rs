@@ -1,7 +1,7 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
 use super::entry::{CancelRequest, Entry, Shared, Step};
-use super::table::{End, index};
+use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::budget::Grant;
 use crate::engine::constraint::Constraint;
@@ -60,7 +60,7 @@ impl Mailbox {
     /// Tells once when a lane fills up. It has to empty by a tenth before that is news again.
     fn tell_full(&mut self, lane: Lane) {
         let (depth_max, depth) = (self.depth_max(lane), self.table.live(lane));
-        let full = &mut self.full[index(lane)];
+        let full = &mut self.full[lane.index()];
         if depth >= depth_max && !*full {
             *full = true;
             let scope = self.budget.scope().clone();

@@ -32,13 +32,6 @@ pub(super) struct Table {
     deadlines: BTreeSet<(Timestamp, OperationKey)>,
 }
 
-pub(super) fn index(lane: Lane) -> usize {
-    match lane {
-        Lane::Foreground => 0,
-        Lane::Background => 1,
-    }
-}
-
 impl Table {
     pub(super) fn new(bypass_max: u32) -> Self {
         Self { lanes: [LaneQueue::new(bypass_max), LaneQueue::new(bypass_max)], ..Self::default() }
@@ -55,13 +48,13 @@ impl Table {
         if entry.operation.deadline != Timestamp::NEVER {
             self.deadlines.insert((entry.operation.deadline, key));
         }
-        self.live[index(entry.operation.lane)] += 1;
+        self.live[entry.operation.lane.index()] += 1;
         self.entries.insert(key, entry);
     }
 
     /// How many operations of a lane are here, wherever they stand.
     pub(super) fn live(&self, lane: Lane) -> u32 {
-        self.live[index(lane)]
+        self.live[lane.index()]
     }
 
     pub(super) fn get(&self, key: OperationKey) -> Option<&Entry> {
@@ -81,7 +74,7 @@ impl Table {
         self.unqueue(key);
         let entry = self.entries.remove(&key)?;
         self.deadlines.remove(&(entry.operation.deadline, key));
-        let live = &mut self.live[index(entry.operation.lane)];
+        let live = &mut self.live[entry.operation.lane.index()];
         *live = live.saturating_sub(1);
         if self.entries.is_empty() {
             // An idle mailbox owns no heap.
@@ -94,7 +87,7 @@ impl Table {
     pub(super) fn queue(&mut self, key: OperationKey, dominant: u64, end: End) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         entry.step = Step::Queued;
-        let (lane, operation) = (index(entry.operation.lane), &entry.operation);
+        let (lane, operation) = (entry.operation.lane.index(), &entry.operation);
         let item = Queued { key, tenant: operation.tenant.clone(), dominant, submitted_at: operation.submitted_at };
         self.queued_cost[lane].add(&operation.cost);
         match end {
@@ -107,7 +100,7 @@ impl Table {
     pub(super) fn requeue_unsent(&mut self, key: OperationKey, dominant: u64) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         entry.step = Step::Queued;
-        let (lane, operation) = (index(entry.operation.lane), &entry.operation);
+        let (lane, operation) = (entry.operation.lane.index(), &entry.operation);
         self.queued_cost[lane].add(&operation.cost);
         self.lanes[lane].return_unsent(Queued {
             key,
@@ -120,7 +113,7 @@ impl Table {
     /// Takes the picked operation out of its lane, charging its fair share.
     pub(super) fn take(&mut self, key: OperationKey) {
         let Some(entry) = self.entries.get(&key) else { return };
-        let lane = index(entry.operation.lane);
+        let lane = entry.operation.lane.index();
         if self.lanes[lane].take(key).is_some() {
             self.queued_cost[lane].subtract(&entry.operation.cost);
         }
@@ -130,7 +123,7 @@ impl Table {
     pub(super) fn unqueue(&mut self, key: OperationKey) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         if entry.step == Step::Queued {
-            let lane = index(entry.operation.lane);
+            let lane = entry.operation.lane.index();
             if self.lanes[lane].remove(key).is_some() {
                 self.queued_cost[lane].subtract(&entry.operation.cost);
             }
@@ -177,7 +170,7 @@ impl Table {
     }
 
     pub(super) fn lane(&self, lane: Lane) -> &LaneQueue {
-        &self.lanes[index(lane)]
+        &self.lanes[lane.index()]
     }
 
     /// The next operation of a lane that `usable` says yes to; it stays where it is.
@@ -187,12 +180,12 @@ impl Table {
         mut usable: impl FnMut(&Queued, &Entry) -> Usable,
     ) -> Option<OperationKey> {
         let entries = &self.entries;
-        self.lanes[index(lane)]
+        self.lanes[lane.index()]
             .peek(|item| entries.get(&item.key).map_or(Usable::SkipOperation, |entry| usable(item, entry)))
     }
 
     pub(super) fn queued_cost(&self, lane: Lane) -> &CostSum {
-        &self.queued_cost[index(lane)]
+        &self.queued_cost[lane.index()]
     }
 
     /// Every operation, in order of admission. For steering and facts, never on the way of a send.

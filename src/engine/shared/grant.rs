@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared, index};
+use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared};
 use crate::engine::budget::{Budget, Grant, Rules, Wait};
 use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::CostSum;
@@ -99,7 +99,7 @@ impl Shared {
         }
         let dominant = self.application.dominant(&claimant.cost);
         let label = self.label(claimant.asker.mailbox);
-        self.lanes[index(lane)].push_back(Queued { key, tenant: Some(label), dominant, submitted_at: claimant.since });
+        self.lanes[lane.index()].push_back(Queued { key, tenant: Some(label), dominant, submitted_at: claimant.since });
         self.waiting.insert(key, claimant);
     }
 
@@ -160,7 +160,7 @@ impl Shared {
 
     fn pick(&mut self, now: Timestamp) -> Option<OperationKey> {
         for lane in Lane::ALL {
-            if self.lanes[index(lane)].is_empty() {
+            if self.lanes[lane.index()].is_empty() {
                 continue;
             }
             let key = self.peek(now, lane);
@@ -195,7 +195,7 @@ impl Shared {
         let foreground_of = |tenant: &Arc<str>| {
             waiting.values().any(|other| other.lane == Lane::Foreground && other.tenant.as_ref() == Some(tenant))
         };
-        let key = self.lanes[index(lane)].peek(|item| {
+        let key = self.lanes[lane.index()].peek(|item| {
             let Some(claimant) = waiting.get(&item.key) else { return Usable::SkipOperation };
             let Some(tenant) = &claimant.tenant else { return Usable::Yes };
             let Some(budget) = tenants.get(tenant) else { return Usable::Yes };
@@ -221,7 +221,7 @@ impl Shared {
 
     fn grant(&mut self, now: Timestamp, key: OperationKey) {
         let Some(claimant) = self.waiting.remove(&key) else { return };
-        self.lanes[index(claimant.lane)].take(key);
+        self.lanes[claimant.lane.index()].take(key);
         let policy = Arc::clone(&self.policy);
         // Its tenant's budget may have been dropped as blank while it waited for the application.
         if policy.limits_tenants()
@@ -241,7 +241,7 @@ impl Shared {
 
     fn give_back(&mut self, now: Timestamp, asker: Asker) {
         if let Some(claimant) = self.waiting.remove(&asker.key) {
-            self.lanes[index(claimant.lane)].remove(asker.key);
+            self.lanes[claimant.lane.index()].remove(asker.key);
         }
         let Some(claimant) = self.granted.remove(&asker.key) else { return };
         let policy = Arc::clone(&self.policy);
@@ -281,7 +281,7 @@ impl Shared {
             constraint: Constraint { wall: Wall::Queue, scope: ScopeKind::Application, ready_at: now, binding: true },
         });
         // Distinct instants at the admitted rate: the k-th in line comes k gaps later.
-        let position = self.lanes[index(lane)].len().saturating_sub(1);
+        let position = self.lanes[lane.index()].len().saturating_sub(1);
         let gap = self.application.gap(now);
         let until = wait.until.after(gap.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX)));
         let constraint = Constraint { ready_at: until, binding: true, ..wait.constraint };

@@ -188,10 +188,3 @@ impl Shared {
         Arc::clone(label)
     }
 }
-
-fn index(lane: Lane) -> usize {
-    match lane {
-        Lane::Foreground => 0,
-        Lane::Background => 1,
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Asker, Shared, index};
+use super::{Asker, Shared};
 use crate::engine::budget::{Blame, Rules};
 use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
@@ -48,7 +48,7 @@ impl Shared {
         let (rules, waiting) = (Rules::from(&*policy), self.waiting_count());
         // What has been sent does not wait any more, whoever granted it.
         if let Some(claimant) = self.waiting.remove(&asker.key) {
-            self.lanes[index(claimant.lane)].remove(asker.key);
+            self.lanes[claimant.lane.index()].remove(asker.key);
         }
         let Some(claimant) = self.granted.remove(&asker.key) else {
             return self.learn(now, tenant, sent_at, answer, rules, waiting);
