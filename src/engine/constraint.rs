@@ -101,29 +101,3 @@ impl fmt::Display for Wall {
         }
     }
 }
-
-/// May it go now?
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Admission {
-    /// Yes.
-    Granted,
-    /// Not before `until`, because of `constraint`.
-    Deferred {
-        /// The latest of all the constraints' instants.
-        until: Timestamp,
-        /// The binding one.
-        constraint: Constraint,
-    },
-    /// Never: the cost is above what a window can hold.
-    Refused {
-        /// The limit that can never hold it.
-        wall: Wall,
-        /// At which scope.
-        scope: ScopeKind,
-        /// What it costs there.
-        cost: u64,
-        /// The most that can ever fit.
-        capacity: u64,
-    },
-}

@@ -23,7 +23,7 @@ pub mod spread;
 pub mod time;
 pub mod verdict;
 
-pub use constraint::{Admission, Constraint, Wall};
+pub use constraint::{Constraint, Wall};
 pub use cost::{Cost, Unit};
 pub use event::{Event, TripReason};
 pub use lane::Lane;
