@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::engine::invariants::{Violation, lanes, operation};
+use mailweir::engine::ledger::Ledger;
 use mailweir::engine::mailbox::Outcome;
 use mailweir::engine::operation::Transition;
-use mailweir::engine::policy::{MailboxPolicy, ScopePolicy};
+use mailweir::engine::policy::{GuardPolicy, MailboxPolicy, ScopePolicy};
 use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Unit, WindowKind};
 use mailweir::simulation::{Load, World};
 use mailweir::upstream::{
@@ -157,7 +158,11 @@ fn load(world: &mut World, seed: u64, limits: &[Limit], weighted: bool, hours: u
         u64::try_from(per_hour / cost).unwrap_or(u64::MAX).clamp(1, 1_500)
     };
     let rate = limits.iter().map(per_hour).min().expect("a limit");
-    let recipients = |random: &mut Random| u32::try_from(1 + random.below(19)).expect("small");
+    // Heavier ones are refused at submit, which this world does not ask.
+    let guard = GuardPolicy::default();
+    let of_recipients = limits.iter().filter(|limit| limit.unit() == Unit::Recipients);
+    let heaviest = of_recipients.map(|limit| Ledger::new(*limit, &guard).capacity()).min().unwrap_or(19).min(19);
+    let recipients = |random: &mut Random| u32::try_from(1 + random.below(heaviest)).expect("small");
     let foreground = u32::try_from((rate / 4).max(1)).expect("small");
     world.poisson(seed, foreground, 1, start.after(span), &Load::new(Lane::Foreground));
     for burst in 0..hours.min(6) {

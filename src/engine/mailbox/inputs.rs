@@ -47,12 +47,16 @@ impl Mailbox {
         if operation.lane == Lane::Foreground {
             self.budget.on_foreground_arrival(now, &operation.cost, Self::rules(&self.policy));
         }
-        let (not_before, entry) = (operation.not_before, Entry::new(operation));
-        self.table.insert(entry);
+        let (not_before, hopeless) = (operation.not_before, self.never_fits(&operation.cost));
+        self.table.insert(Entry::new(operation));
         if not_before > now {
             self.table.delay(key, not_before, Step::Delayed);
         } else {
             self.ready(now, key, End::Tail);
+        }
+        if hopeless {
+            // `check` let it in, and a limit was lowered while it was being stored.
+            self.deadline_passed(now, key);
         }
         self.tell_full(lane);
     }

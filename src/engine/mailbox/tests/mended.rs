@@ -85,6 +85,17 @@ fn a_head_that_a_lowered_limit_can_never_hold_ends_and_blocks_nobody() {
 }
 
 #[test]
+fn an_arrival_that_a_limit_lowered_meanwhile_can_never_hold_ends_unsent() {
+    let mut rig = Rig::new(policy(&["40 recipients / 1m bucket(13)"], 4));
+    let heavy = Operation { cost: Cost::email(17, 1_000), ..rig.operation(1, Lane::Background) };
+    rig.input(Input::Enqueue(heavy));
+    assert!(rig.sent.is_empty(), "an empty window is no reason to send what the provider refuses");
+    assert!(matches!(rig.outcome(1), Some(Outcome::Exhausted { attempts: 0, .. })));
+    rig.submit(2, Lane::Background);
+    assert_eq!(rig.sent, [OperationKey(2)]);
+}
+
+#[test]
 fn a_changed_window_grants_no_free_one() {
     let mut rig = Rig::new(policy(&["30 requests / 1m"], 40));
     (1..=30).for_each(|key| rig.submit(key, Lane::Foreground));
