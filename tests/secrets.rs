@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mailweir::clock::SystemClock;
 use mailweir::config::{Config, Secret};
-use mailweir::scheduler::{Events, HoldScope, SchedulerHandle};
+use mailweir::scheduler::{Events, HoldScope, Order, SchedulerHandle};
 use mailweir::store::OperationQuery;
 use mailweir::telemetry::{EventKind, SchedulerEvent};
 use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport, Token};
@@ -226,7 +226,7 @@ async fn a_life(handle: &SchedulerHandle, ears: &Ears) {
         ears.debug(&handle.explain(&id).await);
         ears.debug(&handle.mailbox(format!("{mailbox}@contoso.example")).await);
         match outcome {
-            "throttled" | "transient" => drop(handle.cancel(&id).await),
+            "throttled" | "transient" => drop(handle.cancel(&id, Order::new("a test")).await),
             _ => {}
         }
     }
@@ -234,11 +234,11 @@ async fn a_life(handle: &SchedulerHandle, ears: &Ears) {
     let ticket = handle.submit(submission("broken", "op-broken")).await.expect("stored");
     let outcome: Outcome = ticket.outcome().await.expect("tickets survive");
     ears.debug(&outcome);
-    ears.debug(&handle.hold(HoldScope::All, "a look", None).await);
+    ears.debug(&handle.hold(HoldScope::All, Order::new("a look")).await);
     ears.debug(&handle.breakers().await);
     ears.debug(&handle.operations(OperationQuery::default()).await);
     ears.debug(&handle.operation("op-odd").await);
-    ears.error(&handle.cancel("nobody").await.expect_err("no such operation"));
+    ears.error(&handle.cancel("nobody", Order::new("a test")).await.expect_err("no such operation"));
     refusals(handle, ears).await;
 }
 

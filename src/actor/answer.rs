@@ -4,9 +4,9 @@ use super::desk::Who;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
-use super::question::{Cancellation, Drained, Question};
+use super::question::{Drained, OrderAnswer, Question};
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
-use crate::engine::{OperationKey, Timestamp};
+use crate::engine::{OperationKey, OperationState, Timestamp};
 
 impl MailboxActor {
     pub(super) fn on_question(&mut self, question: Question) {
@@ -45,15 +45,15 @@ impl MailboxActor {
     }
 
     /// `None` when there is no engine to cancel it, or none any more: the next one would send it.
-    fn cancel(&mut self, key: OperationKey) -> Option<Cancellation> {
+    fn cancel(&mut self, key: OperationKey) -> Option<Option<OrderAnswer>> {
         self.engine.as_ref()?;
         if self.desk.get(key).is_none() {
-            return Some(Cancellation::TooLate);
+            return Some(None);
         }
         self.step(Input::Cancel { key });
         match self.desk.get(key) {
-            None => Some(Cancellation::Cancelled),
-            Some(_) => self.engine.as_ref().map(|_| Cancellation::Requested),
+            None => Some(Some(OrderAnswer::Done { state: OperationState::Cancelled })),
+            Some(_) => self.engine.as_ref()?.state(key).map(|state| Some(OrderAnswer::Requested { state })),
         }
     }
 

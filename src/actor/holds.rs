@@ -30,6 +30,8 @@ pub struct HoldFacts {
     pub scope: HoldScope,
     /// Why, in the operator's words.
     pub reason: Arc<str>,
+    /// Who ordered it, if they said.
+    pub by: Option<Arc<str>>,
     /// When it ends by itself.
     pub until: Timestamp,
 }
@@ -41,6 +43,8 @@ pub struct TripFacts {
     pub scope: Scope,
     /// Why, in the operator's words.
     pub reason: Arc<str>,
+    /// Who ordered it, if they said.
+    pub by: Option<Arc<str>>,
     /// When it ends by itself. A cooldown that was longer already is not shortened.
     pub until: Timestamp,
 }

@@ -44,7 +44,7 @@ mod world;
 
 pub use holds::{HoldFacts, HoldScope, TripFacts};
 pub use permit::{Permit, PermitError, TryAcquire};
-pub use question::Cancellation;
+pub use question::OrderAnswer;
 pub use ticket::{Ticket, TicketError};
 
 pub(crate) use bell::Rung;

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
 use crate::engine::mailbox::{Input, MailboxFacts};
-use crate::engine::{Constraint, OperationKey};
+use crate::engine::{Constraint, OperationKey, OperationState};
 use crate::store::OperationRecord;
 
 /// Dropping a question unanswered tells the asker that the actor is gone.
@@ -14,8 +14,8 @@ pub(crate) enum Question {
     Explain { key: Option<OperationKey>, answer: oneshot::Sender<Vec<Constraint>> },
     /// How does it stand?
     Facts { answer: oneshot::Sender<MailboxFacts> },
-    /// Stop this operation.
-    Cancel { key: OperationKey, answer: oneshot::Sender<Cancellation> },
+    /// Stop this operation. `None`: it is not here any more.
+    Cancel { key: OperationKey, answer: oneshot::Sender<Option<OrderAnswer>> },
     /// Let me know how this operation ends.
     Subscribe { record: Box<OperationRecord>, answer: oneshot::Sender<Ticket> },
     /// An operator's word for the engine.
@@ -32,16 +32,43 @@ pub(crate) enum Question {
     Die { answer: oneshot::Sender<()> },
 }
 
-/// What a cancellation did.
+/// What an order about one operation did. The state is the one it is in now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cancellation {
-    /// It will never be sent.
-    Cancelled,
-    /// An attempt is live or its outcome unknown: it stops when that is over, unless it was accepted.
-    Requested,
-    /// It had come to an end already.
-    TooLate,
+pub enum OrderAnswer {
+    /// What was ordered.
+    Done {
+        /// Where it is now.
+        state: OperationState,
+    },
+    /// Nothing yet: an attempt is live, or its outcome unknown. It is remembered and done when that is over, unless the
+    /// operation ends with it.
+    Requested {
+        /// Where it is.
+        state: OperationState,
+    },
+    /// Nothing: the operation had come to an end.
+    TooLate {
+        /// How.
+        state: OperationState,
+    },
+    /// Nothing: the order does not fit the state that the operation is in.
+    NotInState {
+        /// Where it is.
+        state: OperationState,
+    },
+}
+
+impl OrderAnswer {
+    /// Where the operation is now.
+    #[must_use]
+    pub const fn state(self) -> OperationState {
+        match self {
+            Self::Done { state } | Self::Requested { state } | Self::TooLate { state } | Self::NotInState { state } => {
+                state
+            }
+        }
+    }
 }
 
 /// One mailbox's part of the shutdown report.

@@ -45,15 +45,17 @@ mod error;
 mod handle;
 mod intake;
 mod mint;
+mod order;
 mod permits;
 mod shutdown;
 mod steer;
 
 pub use crate::actor::{
-    Cancellation, HoldFacts, HoldScope, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
+    HoldFacts, HoldScope, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
 };
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};
 pub use error::{AskError, StartError};
 pub use handle::SchedulerHandle;
+pub use order::Order;
 pub use shutdown::ShutdownReport;

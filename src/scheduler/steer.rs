@@ -1,21 +1,21 @@
 //! Steering: cancel, hold and resume, trip and close, new limits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
 use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
+use super::order::{Order, Takes};
 use crate::actor::{
-    Cancellation, Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts,
+    Full, HoldFacts, HoldScope, NOTES_MAX, OrderAnswer, Question, Settings, SharedItem, TooMany, TripFacts,
 };
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Scope, Timestamp};
-use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX, REASON_BYTES_MAX};
+use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
     /// Stops an operation. One whose attempt is live stops when that has ended, unless it was accepted.
@@ -25,39 +25,37 @@ impl SchedulerHandle {
     ///
     /// # Cancel safety
     /// Once the operation was found the order stands, whether or not its answer is waited for.
-    pub async fn cancel(&self, id: &str) -> Result<Cancellation, AskError> {
+    pub async fn cancel(&self, id: &str, order: Order) -> Result<OrderAnswer, AskError> {
+        order.judge(Takes::Nothing)?;
         let record = self.known(id).await?;
         if record.state.is_final() {
-            return Ok(Cancellation::TooLate);
+            return Ok(OrderAnswer::TooLate { state: record.state });
         }
         let key = record.key;
-        self.ask(&record.mailbox, |answer| Question::Cancel { key, answer }).await
+        match self.ask(&record.mailbox, |answer| Question::Cancel { key, answer }).await? {
+            Some(answer) => Ok(answer),
+            None => Ok(OrderAnswer::TooLate { state: self.known(id).await?.state }),
+        }
     }
 
-    /// Holds a scope: nothing more of it is sent until it is resumed or the hold ends. Without an expiry it ends
-    /// after `breaker.manual_expiry`. A later hold of the same scope replaces an earlier one. The reason is one line of
-    /// at most [`REASON_BYTES_MAX`] bytes; it is shown by [`SchedulerHandle::holds`] and is in no event.
+    /// Holds a scope: nothing more of it is sent until it is resumed or the hold ends. A later hold of the same scope
+    /// replaces an earlier one. [`SchedulerHandle::holds`] shows it with its reason.
     ///
     /// # Errors
     /// [`AskError`]: nothing is held then that was not held before.
     ///
     /// # Cancel safety
     /// Dropped half-way, the hold is noted and may not have reached every mailbox: hold or resume again.
-    pub async fn hold(
-        &self,
-        scope: HoldScope,
-        reason: impl Into<Arc<str>>,
-        expiry: Option<Duration>,
-    ) -> Result<HoldFacts, AskError> {
-        let (reason, until) = (reason.into(), self.expiry(expiry));
+    pub async fn hold(&self, scope: HoldScope, order: Order) -> Result<HoldFacts, AskError> {
         judge_hold(&scope)?;
-        judge_reason(&reason)?;
+        order.judge(Takes::Expiry)?;
         let operation = match &scope {
             HoldScope::Operation(id) => Some(self.known(id).await?),
             _ => None,
         };
         let operation = operation.map(|record| (record.mailbox, record.key));
-        let facts = HoldFacts { scope, reason, until };
+        let until = self.expiry(&order);
+        let facts = HoldFacts { scope, reason: order.reason, by: order.by, until };
         // Noted before it is told: an actor that starts in between reads the note.
         let earlier = self.world.holds.note(self.world.clock.now(), facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
@@ -116,25 +114,19 @@ impl SchedulerHandle {
         Ok(())
     }
 
-    /// Opens a breaker by hand: nothing leaves its scope until that ends or it is closed. Without an expiry it ends
-    /// after `breaker.manual_expiry`. The reason is shown by [`SchedulerHandle::trips`], like that of a hold; the event
-    /// says `manual`.
+    /// Opens a breaker by hand: nothing leaves its scope until that ends or it is closed. [`SchedulerHandle::trips`]
+    /// shows it with its reason; the event says `manual`.
     ///
     /// # Errors
     /// [`AskError`]: the breaker is as it was.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
-    pub async fn trip(
-        &self,
-        scope: Scope,
-        reason: impl Into<Arc<str>>,
-        expiry: Option<Duration>,
-    ) -> Result<TripFacts, AskError> {
-        let (reason, until) = (reason.into(), self.expiry(expiry));
+    pub async fn trip(&self, scope: Scope, order: Order) -> Result<TripFacts, AskError> {
         judge_scope(&scope)?;
-        judge_reason(&reason)?;
-        let facts = TripFacts { scope, reason, until };
+        order.judge(Takes::Expiry)?;
+        let until = self.expiry(&order);
+        let facts = TripFacts { scope, reason: order.reason, by: order.by, until };
         let earlier = self.world.trips.note(self.world.clock.now(), facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "breakers open by hand", max: NOTES_MAX })?;
         let told = match &facts.scope {
@@ -234,8 +226,8 @@ impl SchedulerHandle {
         self.world.wakes()
     }
 
-    fn expiry(&self, expiry: Option<Duration>) -> Timestamp {
-        let after = expiry.unwrap_or_else(|| self.world.settings.load().config.breaker.manual_expiry);
+    fn expiry(&self, order: &Order) -> Timestamp {
+        let after = order.expires_in.unwrap_or_else(|| self.world.settings.load().config.breaker.manual_expiry);
         self.world.clock.now().after(after)
     }
 
@@ -283,8 +275,4 @@ fn judge_scope(scope: &Scope) -> Result<(), AskError> {
         Scope::Application => Ok(()),
     };
     judged.map_err(AskError::Invalid)
-}
-
-fn judge_reason(reason: &str) -> Result<(), AskError> {
-    submission::id("reason", reason, REASON_BYTES_MAX).map_err(AskError::Invalid)
 }

@@ -63,6 +63,12 @@ pub enum InvalidSubmission {
     /// The earliest instant is not before the deadline.
     #[error("not_before is not earlier than deadline; the send could never start")]
     NotBeforeDeadline,
+    /// An order carries something that it has no use for.
+    #[error("{field} means nothing to this order; leave it out")]
+    Useless {
+        /// What.
+        field: &'static str,
+    },
 }
 
 impl InvalidSubmission {
@@ -70,7 +76,10 @@ impl InvalidSubmission {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {
-            Self::Empty { field } | Self::TooLong { field, .. } | Self::ControlCharacter { field, .. } => field,
+            Self::Empty { field }
+            | Self::TooLong { field, .. }
+            | Self::ControlCharacter { field, .. }
+            | Self::Useless { field } => field,
             Self::NoRecipients | Self::TooManyRecipients { .. } => "email.recipients",
             Self::TooLarge { .. } => "email.mime",
             Self::DeadlinePast => "deadline",

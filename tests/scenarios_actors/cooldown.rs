@@ -8,7 +8,7 @@ use mailweir::clock::{Clock, TokioClock};
 use mailweir::config::Config;
 use mailweir::engine::breaker::{BreakerFacts, BreakerState};
 use mailweir::engine::{Scope, Throttle, ThrottleKind, Timestamp, TripReason};
-use mailweir::scheduler::{HoldScope, Scheduler, SchedulerHandle};
+use mailweir::scheduler::{HoldScope, Order, Scheduler, SchedulerHandle};
 use mailweir::telemetry::EventKind;
 use mailweir::transport::{Answer, Verdict};
 
@@ -83,7 +83,7 @@ fn an_operators_trip_is_never_shortened_and_his_close_lets_go_at_every_scope() {
             let handle = scheduler.handle();
             let mut events = handle.events();
             for minutes in [10, 1] {
-                handle.trip(scope.clone(), "a test", Some(MINUTE * minutes)).await.expect("tripped");
+                handle.trip(scope.clone(), Order::new("a test").expires_in(MINUTE * minutes)).await.expect("tripped");
                 let facts = breaker(&handle, &scope).await;
                 let expected = (BreakerState::Open, Some(TripReason::Manual), Some(START.after(MINUTE * 10)));
                 assert_eq!((facts.state, facts.reason, facts.until), expected, "{scope}");
@@ -115,7 +115,7 @@ fn a_tripped_breaker_ends_by_itself_with_one_probe_at_a_time() {
     paused(|| async {
         let (scheduler, record) = start(unlimited(), Vec::new()).await;
         let handle = scheduler.handle();
-        handle.trip(Scope::Application, "a test", Some(seconds(90))).await.expect("tripped");
+        handle.trip(Scope::Application, Order::new("a test").expires_in(seconds(90))).await.expect("tripped");
         let batch = (0..50).map(|n| submission(&format!("m{n}@example.org"), &format!("op-{n}"), Lane::Foreground));
         for ticket in handle.submit_many(batch).await {
             accepted(ticket.expect("taken in")).await;
@@ -135,7 +135,7 @@ fn a_hold_has_an_expiry_and_no_throttle_ends_it_earlier() {
         let handle = scheduler.handle();
         let first = handle.submit(submission(MAILBOX, "first", Lane::Foreground)).await.expect("taken in");
         tokio::time::sleep(seconds(1)).await;
-        let held = handle.hold(HoldScope::All, "a look", Some(seconds(120))).await.expect("held");
+        let held = handle.hold(HoldScope::All, Order::new("a look").expires_in(seconds(120))).await.expect("held");
         assert_eq!((handle.holds(), held.until), (vec![held.clone()], START.after(seconds(121))));
         let second = handle.submit(submission("b@example.org", "second", Lane::Foreground)).await.expect("taken in");
         accepted(first).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mailweir::engine::OperationState;
-use mailweir::scheduler::Cancellation;
+use mailweir::scheduler::{Order, OrderAnswer};
 use mailweir::{Outcome, Scheduler, SubmitError};
 use tokio::time::{sleep, timeout};
 
@@ -67,8 +67,8 @@ fn a_ticket_asked_for_while_the_operation_is_cancelled_does_not_queue_it_again()
         assert!(matches!(first.outcome().await, Ok(Outcome::Accepted { .. })));
         let waits = handle.submit(foreground("two")).await.expect("stored");
         sleep(Duration::from_millis(100)).await;
-        let (cancelled, ticket) = futures::join!(handle.cancel("two"), handle.ticket("two"));
-        assert!(matches!(cancelled, Ok(Cancellation::Cancelled)), "{cancelled:?}");
+        let (cancelled, ticket) = futures::join!(handle.cancel("two", Order::new("a test")), handle.ticket("two"));
+        assert!(matches!(cancelled, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{cancelled:?}");
         for ticket in [waits, ticket.expect("known")] {
             let outcome = timeout(Duration::from_secs(1), ticket.outcome()).await.expect("at once");
             assert_eq!(outcome, Ok(Outcome::Cancelled));

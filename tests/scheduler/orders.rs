@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use mailweir::engine::Scope;
-use mailweir::scheduler::{AskError, HoldScope, SchedulerHandle};
+use mailweir::scheduler::{AskError, HoldScope, Order, SchedulerHandle};
 use mailweir::telemetry::EventKind;
 use mailweir::{Outcome, Submission};
 
@@ -20,9 +20,9 @@ async fn every_way_in_refuses(handle: &SchedulerHandle, id: &str) {
     let (hold, scope) = (HoldScope::Mailbox(id.into()), Scope::Mailbox(id.into()));
     assert!(is_invalid(handle.mailbox(id).await), "mailbox({id:?})");
     assert!(is_invalid(handle.explain_mailbox(id).await), "explain_mailbox({id:?})");
-    assert!(is_invalid(handle.hold(hold.clone(), "a look", None).await), "hold({id:?})");
+    assert!(is_invalid(handle.hold(hold.clone(), Order::new("a look")).await), "hold({id:?})");
     assert!(is_invalid(handle.resume(hold).await), "resume({id:?})");
-    assert!(is_invalid(handle.trip(scope.clone(), "a look", None).await), "trip({id:?})");
+    assert!(is_invalid(handle.trip(scope.clone(), Order::new("a look")).await), "trip({id:?})");
     assert!(is_invalid(handle.close(scope).await), "close({id:?})");
     assert!(is_invalid(handle.sabotage(id).await), "sabotage({id:?})");
 }
@@ -51,19 +51,25 @@ fn labels_and_reasons_of_orders_are_bounded_and_one_line() {
         let handle = scheduler.handle();
         let (label, reason) = ("t".repeat(128), "r".repeat(512));
         for scope in [HoldScope::Tenant("a\nb".into()), HoldScope::Campaign("c".repeat(129).into())] {
-            assert!(is_invalid(handle.hold(scope.clone(), "a look", None).await), "{scope:?}");
+            assert!(is_invalid(handle.hold(scope.clone(), Order::new("a look")).await), "{scope:?}");
         }
-        assert!(is_invalid(handle.trip(Scope::Tenant("t".repeat(129).into()), "a look", None).await));
+        assert!(is_invalid(handle.trip(Scope::Tenant("t".repeat(129).into()), Order::new("a look")).await));
         for reason in ["", "two\nlines", &"r".repeat(513)] {
-            assert!(is_invalid(handle.hold(HoldScope::All, reason, None).await), "{reason:?}");
-            let error = handle.trip(Scope::Application, reason, None).await.expect_err("no reason");
+            assert!(is_invalid(handle.hold(HoldScope::All, Order::new(reason)).await), "{reason:?}");
+            let error = handle.trip(Scope::Application, Order::new(reason)).await.expect_err("no reason");
             assert!(error.to_string().contains("reason") && !error.is_retryable(), "{error}");
         }
+        for by in ["", "kim\nand all", &"k".repeat(129)] {
+            assert!(is_invalid(handle.hold(HoldScope::All, Order::new("a look").by(by)).await), "{by:?}");
+            let error = handle.cancel("nobody", Order::new("a look").by(by)).await.expect_err("no name");
+            assert!(error.to_string().contains("by") && matches!(error, AskError::Invalid(_)), "{error}");
+        }
         assert!(handle.holds().is_empty() && handle.trips().is_empty());
-        let held = handle.hold(HoldScope::Tenant(label.as_str().into()), reason.as_str(), None).await;
+        let held = handle.hold(HoldScope::Tenant(label.as_str().into()), Order::new(reason.as_str())).await;
         assert_eq!(&*held.expect("at the limits").reason, reason);
-        let tripped = handle.trip(Scope::Tenant(label.into()), reason.as_str(), None).await;
-        assert_eq!(&*tripped.expect("at the limits").reason, reason);
+        let order = Order::new(reason.as_str()).by(label.as_str());
+        let tripped = handle.trip(Scope::Tenant(label.as_str().into()), order).await.expect("at the limits");
+        assert_eq!((&*tripped.reason, tripped.by.as_deref()), (reason.as_str(), Some(label.as_str())));
     });
 }
 
@@ -74,12 +80,16 @@ fn a_trip_is_listed_with_its_reason_until_it_ends_and_the_event_keeps_the_reason
         let handle = scheduler.handle();
         let mut events = handle.events();
         let scope = Scope::Mailbox(MAILBOX.into());
-        let facts = handle.trip(scope.clone(), "kim@example.org complained", Some(MINUTE)).await.expect("tripped");
+        let facts = handle
+            .trip(scope.clone(), Order::new("kim@example.org complained").expires_in(MINUTE))
+            .await
+            .expect("tripped");
         assert_eq!((&facts.scope, &*facts.reason), (&scope, "kim@example.org complained"));
         assert_eq!(facts.until.since(START), MINUTE);
-        let longer = handle.trip(scope.clone(), "still", Some(MINUTE * 2)).await.expect("tripped again");
+        let longer =
+            handle.trip(scope.clone(), Order::new("still").expires_in(MINUTE * 2)).await.expect("tripped again");
         assert_eq!(handle.trips(), [longer], "a later one takes its place");
-        let all = handle.trip(Scope::Application, "all of it", None).await.expect("tripped");
+        let all = handle.trip(Scope::Application, Order::new("all of it")).await.expect("tripped");
         assert_eq!(all.until.since(START), MINUTE * 5, "breaker.manual_expiry");
         handle.close(Scope::Application).await.expect("closed");
         assert_eq!(handle.trips().len(), 1);
@@ -95,26 +105,45 @@ fn a_trip_is_listed_with_its_reason_until_it_ends_and_the_event_keeps_the_reason
 }
 
 #[test]
+fn holds_and_trips_say_who_ordered_them_and_what_is_done_once_takes_no_expiry() {
+    paused(|| async {
+        let scheduler = start(limited("1 requests / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let order = Order::new("a look").by("kim");
+        let held = handle.hold(HoldScope::All, order.clone()).await.expect("held");
+        let tripped = handle.trip(Scope::Application, order.clone()).await.expect("tripped");
+        assert_eq!((handle.holds(), handle.trips()), (vec![held.clone()], vec![tripped.clone()]));
+        assert_eq!((held.by.as_deref(), tripped.by.as_deref()), (Some("kim"), Some("kim")));
+        let waits = handle.submit(foreground("waits")).await.expect("stored");
+        let error = handle.cancel("waits", order.clone().expires_in(MINUTE)).await.expect_err("an expiry");
+        assert!(error.to_string().contains("expires_in") && !error.is_retryable(), "{error}");
+        assert!(handle.cancel("waits", order).await.is_ok());
+        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled));
+    });
+}
+
+#[test]
 fn an_order_that_fails_is_not_listed_and_leaves_what_was_ordered_before() {
     paused(|| async {
         let mut config = unlimited();
         config.actors.live_max = 1;
         let scheduler = start(config, Scripted::slow(MINUTE)).await;
         let handle = scheduler.handle();
-        let error = handle.hold(HoldScope::Operation("nobody".into()), "a look", None).await.expect_err("unknown");
+        let error =
+            handle.hold(HoldScope::Operation("nobody".into()), Order::new("a look")).await.expect_err("unknown");
         assert!(matches!(error, AskError::NoOperation { .. }), "{error}");
         assert!(handle.holds().is_empty(), "an unknown operation is not held");
         let _busy = handle.submit(foreground("busy")).await.expect("taken in");
         let other = "other@contoso.example";
-        let error = handle.hold(HoldScope::Mailbox(other.into()), "a look", None).await.expect_err("no room");
+        let error = handle.hold(HoldScope::Mailbox(other.into()), Order::new("a look")).await.expect_err("no room");
         assert!(matches!(error, AskError::Busy { .. }), "{error}");
         assert!(handle.holds().is_empty(), "nobody was told of it");
-        let error = handle.trip(Scope::Mailbox(other.into()), "a look", None).await.expect_err("no room");
+        let error = handle.trip(Scope::Mailbox(other.into()), Order::new("a look")).await.expect_err("no room");
         assert!(matches!(error, AskError::Busy { .. }), "{error}");
         assert!(handle.trips().is_empty(), "nobody was told of it");
-        let before = handle.hold(HoldScope::All, "first", None).await.expect("held");
+        let before = handle.hold(HoldScope::All, Order::new("first")).await.expect("held");
         let _report = scheduler.shutdown().await;
-        let error = handle.hold(HoldScope::All, "second", None).await.expect_err("stopping");
+        let error = handle.hold(HoldScope::All, Order::new("second")).await.expect_err("stopping");
         assert!(matches!(error, AskError::ShuttingDown), "{error}");
         assert_eq!(handle.holds(), [before]);
     });
@@ -127,10 +156,10 @@ fn a_held_operation_stays_held_when_its_engine_is_rebuilt() {
         let scheduler = start(unlimited(), transport.clone()).await;
         let handle = scheduler.handle();
         let mailbox = HoldScope::Mailbox(MAILBOX.into());
-        handle.hold(mailbox.clone(), "a look", None).await.expect("held");
+        handle.hold(mailbox.clone(), Order::new("a look")).await.expect("held");
         let held = handle.submit(foreground("held")).await.expect("taken in");
         let operation = HoldScope::Operation("held".into());
-        handle.hold(operation.clone(), "not this one", Some(MINUTE * 60)).await.expect("held");
+        handle.hold(operation.clone(), Order::new("not this one").expires_in(MINUTE * 60)).await.expect("held");
         handle.resume(mailbox).await.expect("resumed");
         handle.sabotage(MAILBOX).await.expect("told");
         let other = handle.submit(foreground("other")).await.expect("stored before the panic");
@@ -150,7 +179,7 @@ fn a_breaker_opened_by_hand_stays_open_when_its_engine_is_rebuilt() {
             let transport = Scripted::accepting();
             let scheduler = start(unlimited(), transport.clone()).await;
             let handle = scheduler.handle();
-            handle.trip(scope.clone(), "a look", Some(MINUTE * 60)).await.expect("tripped");
+            handle.trip(scope.clone(), Order::new("a look").expires_in(MINUTE * 60)).await.expect("tripped");
             if scope == Scope::Application {
                 handle.sabotage_shared().expect("told");
             } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mailweir::engine::OperationState;
-use mailweir::scheduler::{AskError, Cancellation, Events, HoldScope};
+use mailweir::scheduler::{AskError, Events, HoldScope, Order, OrderAnswer};
 use mailweir::store::StoreError;
 use mailweir::telemetry::EventKind;
 use mailweir::{Outcome, Scheduler, SubmitError};
@@ -112,10 +112,10 @@ fn questions_to_every_mailbox_are_answered_although_one_is_being_rebuilt() {
         assert!(timeout(soon, handle.breakers()).await.expect("soon").expect("answered").is_empty());
         assert!(timeout(soon, handle.mailboxes()).await.expect("soon").is_empty());
         let campaign = HoldScope::Campaign("autumn".into());
-        timeout(soon, handle.hold(campaign, "a test", None)).await.expect("soon").expect("noted");
+        timeout(soon, handle.hold(campaign, Order::new("a test"))).await.expect("soon").expect("noted");
         let facts = timeout(soon, handle.mailbox(MAILBOX)).await.expect("soon");
         assert!(matches!(facts, Err(AskError::NotNow { .. })), "{facts:?}");
-        let cancelled = timeout(soon, handle.cancel("waits")).await.expect("soon");
+        let cancelled = timeout(soon, handle.cancel("waits", Order::new("a test"))).await.expect("soon");
         assert!(matches!(cancelled, Err(AskError::NotNow { .. })), "{cancelled:?}");
         // A policy that came meanwhile is the rebuilt engine's.
         timeout(soon, handle.reconfigure(unlimited())).await.expect("soon").expect("valid");
@@ -139,12 +139,15 @@ fn an_order_that_no_engine_heard_is_not_confirmed() {
         }
         // The step of the cancellation itself panics: the rebuilt engine knows nothing of it.
         handle.sabotage(MAILBOX).await.expect("told");
-        let cancelled = handle.cancel("waits").await;
+        let cancelled = handle.cancel("waits", Order::new("a test")).await;
         assert!(matches!(cancelled, Err(AskError::NotNow { .. })), "{cancelled:?}");
         // Asked again, it is done; an order that is noted, as a trip is, reaches the engine after this one.
-        assert!(matches!(handle.cancel("waits").await, Ok(Cancellation::Cancelled)));
+        assert!(matches!(
+            handle.cancel("waits", Order::new("a test")).await,
+            Ok(OrderAnswer::Done { state: OperationState::Cancelled })
+        ));
         handle.sabotage(MAILBOX).await.expect("told");
-        handle.trip(mailweir::engine::Scope::Mailbox(MAILBOX.into()), "a test", None).await.expect("noted");
+        handle.trip(mailweir::engine::Scope::Mailbox(MAILBOX.into()), Order::new("a test")).await.expect("noted");
         assert_eq!(handle.breakers().await.expect("answered").len(), 1);
     });
 }

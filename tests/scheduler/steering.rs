@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mailweir::engine::breaker::BreakerState;
 use mailweir::engine::{OperationState, Scope, Wall};
-use mailweir::scheduler::{AskError, Cancellation, HoldScope};
+use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer};
 use mailweir::{Lane, Outcome, Submission};
 
 use crate::support::*;
@@ -20,12 +20,21 @@ fn a_waiting_operation_is_cancelled_and_a_live_one_stops_when_it_has_ended() {
         let live = handle.submit(foreground("live")).await.expect("taken in");
         let waits = handle.submit(foreground("waits")).await.expect("taken in");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(handle.cancel("waits").await.expect("an answer"), Cancellation::Cancelled);
+        assert_eq!(
+            handle.cancel("waits", Order::new("a test")).await.expect("an answer"),
+            OrderAnswer::Done { state: OperationState::Cancelled }
+        );
         assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled));
-        assert_eq!(handle.cancel("live").await.expect("an answer"), Cancellation::Requested);
+        assert_eq!(
+            handle.cancel("live", Order::new("a test")).await.expect("an answer"),
+            OrderAnswer::Requested { state: OperationState::Attempting }
+        );
         assert!(matches!(live.outcome().await, Ok(Outcome::Accepted { .. })), "it was accepted before it could stop");
-        assert_eq!(handle.cancel("live").await.expect("an answer"), Cancellation::TooLate);
-        let error = handle.cancel("nobody").await.expect_err("no such operation");
+        assert_eq!(
+            handle.cancel("live", Order::new("a test")).await.expect("an answer"),
+            OrderAnswer::TooLate { state: OperationState::Accepted }
+        );
+        let error = handle.cancel("nobody", Order::new("a test")).await.expect_err("no such operation");
         assert!(matches!(error, AskError::NoOperation { .. }), "{error}");
         assert_eq!(transport.ids(), ["live"]);
         let record = handle.operation("waits").await.expect("a store").expect("stored");
@@ -46,7 +55,7 @@ fn a_hold_of_each_scope_stops_and_its_resume_lets_go() {
             let transport = Scripted::accepting();
             let scheduler = start(unlimited(), transport.clone()).await;
             let handle = scheduler.handle();
-            let facts = handle.hold(scope.clone(), "a look", None).await.expect("held");
+            let facts = handle.hold(scope.clone(), Order::new("a look")).await.expect("held");
             assert_eq!(handle.holds(), [facts]);
             let held = submission("held").tenant("acme").campaign("spring");
             let ticket = handle.submit(held).await.expect("taken in");
@@ -68,7 +77,7 @@ fn a_hold_ends_by_itself() {
         let scheduler = start(unlimited(), transport.clone()).await;
         let handle = scheduler.handle();
         let scope = HoldScope::Mailbox(MAILBOX.into());
-        handle.hold(scope, "lunch", Some(Duration::from_secs(90))).await.expect("held");
+        handle.hold(scope, Order::new("lunch").expires_in(Duration::from_secs(90))).await.expect("held");
         let ticket = handle.submit(submission("after")).await.expect("taken in");
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         let at = transport.instants()[0];
@@ -83,7 +92,10 @@ fn a_breaker_is_tripped_and_closed_by_hand_at_either_kind_of_scope() {
             let transport = Scripted::accepting();
             let scheduler = start(unlimited(), transport.clone()).await;
             let handle = scheduler.handle();
-            handle.trip(scope.clone(), "a look", Some(Duration::from_secs(600))).await.expect("tripped");
+            handle
+                .trip(scope.clone(), Order::new("a look").expires_in(Duration::from_secs(600)))
+                .await
+                .expect("tripped");
             let ticket = handle.submit(foreground("one")).await.expect("taken in");
             tokio::time::sleep(Duration::from_secs(60)).await;
             assert_eq!(transport.count(), 0, "{scope}");

@@ -1,0 +1,71 @@
+//! An order: why somebody steps in, who it is, and for how long.
+//!
+//! One type for every order, so that none of them grows a list of arguments and each carries the same facts. What an
+//! order has no use for is refused and not ignored: an operator who sets an expiry believes in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::AskError;
+use crate::submission::{self, InvalidSubmission, LABEL_BYTES_MAX, REASON_BYTES_MAX};
+
+/// Why somebody steps in, and who.
+///
+/// The words are for people: they are shown with what was ordered, and are in no event.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mailweir::scheduler::Order;
+///
+/// let order = Order::new("the list is wrong").by("kim").expires_in(Duration::from_secs(900));
+/// # assert!(format!("{order:?}").contains("kim"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub(super) reason: Arc<str>,
+    pub(super) by: Option<Arc<str>>,
+    pub(super) expires_in: Option<Duration>,
+}
+
+/// What an order has a use for, beside reason and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// It is done once.
+    Nothing,
+    /// It is in force for a while.
+    Expiry,
+}
+
+impl Order {
+    /// An order with its reason: one line of at most [`REASON_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn new(reason: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), by: None, expires_in: None }
+    }
+
+    /// Who orders it: one line of at most [`LABEL_BYTES_MAX`] bytes.
+    #[must_use]
+    pub fn by(mut self, who: impl Into<Arc<str>>) -> Self {
+        self.by = Some(who.into());
+        self
+    }
+
+    /// How long it is in force, for holds and trips; without it, `breaker.manual_expiry`. Orders that are done once
+    /// refuse it.
+    #[must_use]
+    pub const fn expires_in(mut self, span: Duration) -> Self {
+        self.expires_in = Some(span);
+        self
+    }
+
+    /// Whether it can be given as it is.
+    pub(super) fn judge(&self, takes: Takes) -> Result<(), AskError> {
+        let by = self.by.as_ref().map_or(Ok(()), |by| submission::id("by", by, LABEL_BYTES_MAX));
+        submission::id("reason", &self.reason, REASON_BYTES_MAX).and(by).map_err(AskError::Invalid)?;
+        if self.expires_in.is_some() && takes != Takes::Expiry {
+            return Err(AskError::Invalid(InvalidSubmission::Useless { field: "expires_in" }));
+        }
+        Ok(())
+    }
+}
