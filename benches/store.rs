@@ -68,6 +68,7 @@ impl Source {
             not_before: now(),
             deadline: now().after(Duration::from_secs(86_400)),
             email: self.email.clone(),
+            note: None,
         }
     }
 

@@ -66,6 +66,7 @@ impl MailboxActor {
             not_before: operation.not_before,
             deadline: operation.deadline,
             email: handed.submission.email.clone(),
+            note: None,
         };
         self.journal.insert(Newcomer { handed, operation }, new);
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::constraint::{Constraint, Wall};
 use super::cost::Cost;
 use super::lane::Lane;
@@ -12,10 +14,12 @@ use super::time::Timestamp;
 use super::verdict::Subject;
 
 /// Why a breaker opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TripReason {
     /// The provider answered 429.
+    #[serde(rename = "sustained_429")]
     Sustained429,
     /// The provider's usage header said that the limit is used up.
     SoftPercentage,

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
+use super::kept::Kept;
+use super::note::NoteChange;
 use super::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
 use super::{
     AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
@@ -41,6 +43,7 @@ struct Rows {
     last_key: Option<OperationKey>,
     live_max: usize,
     final_max: usize,
+    kept: Kept,
 }
 
 struct Row {
@@ -76,8 +79,16 @@ impl MemoryStore {
             last_key: None,
             live_max,
             final_max,
+            kept: Kept::new(),
         };
         Self { rows: Arc::new(Mutex::new(rows)) }
+    }
+
+    /// With another bound on notes than a million. What is kept stays.
+    #[must_use]
+    pub fn notes_max(self, notes_max: usize) -> Self {
+        self.rows().kept.max = notes_max;
+        self
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -109,7 +120,8 @@ impl Rows {
         {
             return Err(StoreError::Full { bound: format!("{} live operations", self.live_max) });
         }
-        Ok(batch.into_iter().map(|new| self.insert(new)).collect())
+        self.kept.make_room_for(&batch)?;
+        Ok(batch.into_iter().map(|new| self.insert_noted(new)).collect())
     }
 
     /// How many of a batch are new; an error when one of them has another's key.
@@ -122,6 +134,15 @@ impl Rows {
             }
         }
         Ok(fresh.len())
+    }
+
+    fn insert_noted(&mut self, mut new: NewOperation) -> Inserted {
+        let note = new.note.take();
+        let inserted = self.insert(new);
+        if let Some(note) = note.filter(|_| inserted != Inserted::Conflict) {
+            self.kept.change(NoteChange::Keep(note));
+        }
+        inserted
     }
 
     fn insert(&mut self, new: NewOperation) -> Inserted {
@@ -212,7 +233,8 @@ impl Rows {
         attempts.retain(|attempt| attempt.claimed_at >= since);
         attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
         let operations = rows.iter().filter(|row| !row.record.state.is_final()).map(|row| row.record.clone()).collect();
-        Recovery { operations, attempts, last_key: self.last_key }
+        let (notes, secret) = (self.kept.notes(mailbox), self.kept.secret().clone());
+        Recovery { operations, attempts, last_key: self.last_key, notes, secret }
     }
 
     fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {
@@ -299,6 +321,10 @@ impl Store for MemoryStore {
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         let mut rows = self.rows();
         ready(Ok(batch.into_iter().map(|claim| rows.claim(claim)).collect())).boxed()
+    }
+
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        ready(self.rows().kept.keep(&batch)).boxed()
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

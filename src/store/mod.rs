@@ -3,16 +3,23 @@
 //! Every call takes a batch, so that whatever arrived while the last commit ran shares the next one. Every write is
 //! idempotent by operation key and attempt number, because a call whose answer was lost may have been executed.
 //!
-//! Calls take effect in the order in which their futures are first polled. The scheduler polls records, claims and
-//! inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
+//! Beside operations and attempts a store keeps notes (`note`): holds, breakers' memories, permits, admission keys.
+//!
+//! Calls take effect in the order in which their futures are first polled. The scheduler polls records, notes, claims
+//! and inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
+mod kept;
 mod memory;
+mod note;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
 
 pub use memory::MemoryStore;
+pub use note::{
+    AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
+};
 #[cfg(all(feature = "sqlite", feature = "test-util"))]
 pub use sqlite::{CommitPoint, CommitProbe, Fate};
 #[cfg(feature = "sqlite")]
@@ -55,6 +62,8 @@ pub struct NewOperation {
     pub deadline: Timestamp,
     /// What to send.
     pub email: Email,
+    /// Kept with it, in the same step, unless it is a conflict: the admission key that it came under.
+    pub note: Option<Note>,
 }
 
 impl NewOperation {
@@ -177,6 +186,10 @@ pub struct Recovery {
     pub attempts: Vec<AttemptRecord>,
     /// The highest key ever given out.
     pub last_key: Option<OperationKey>,
+    /// Notes in order of their keys; some may be over.
+    pub notes: Vec<Note>,
+    /// Under which admission keys are hashed here.
+    pub secret: KeySecret,
 }
 
 /// Why the store did not do it.
@@ -259,7 +272,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// `memory`, `sqlite`, `redis`: for events.
     fn kind(&self) -> &'static str;
 
-    /// Everything that is not final, and the attempts claimed since `since`; of one mailbox, or of all.
+    /// Everything that is not final, the attempts claimed since `since`, and the notes; of one mailbox, or of all.
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>>;
 
     /// Stores new operations: all of the batch, or nothing when there is no room for it. When it returns, those
@@ -268,6 +281,10 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Writes attempt rows, and answers each with what to send (`None`: no such live operation).
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>>;
+
+    /// Keeps and forgets notes, in order: all of the batch, or nothing when there is no room for it. Durable when it
+    /// returns. Shared, because the scheduler keeps the batch to write it again if it fails.
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Records transitions, in order. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>>;
@@ -301,6 +318,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         (**self).claim(batch)
+    }
+
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        (**self).keep(batch)
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -9,7 +9,8 @@ use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, Timestamp};
 use mailweir::store::{
-    Claim, Inserted, MemoryStore, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+    Claim, Inserted, MemoryStore, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store,
+    StoreError,
 };
 
 /// What goes wrong from now on.
@@ -21,6 +22,8 @@ pub(crate) struct Faults {
     pub(crate) recorded: Option<StoreError>,
     /// Operations are stored, and the answer says this. Once.
     pub(crate) inserted: Option<StoreError>,
+    /// Notes are not kept.
+    pub(crate) keep: Option<StoreError>,
     /// Nothing can be read back.
     pub(crate) recover: Option<StoreError>,
 }
@@ -86,6 +89,11 @@ impl Store for Faulty {
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         self.call(None, async move { self.inner.claim(batch).await })
+    }
+
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let failed = self.faults().keep.clone();
+        self.call(failed, async move { self.inner.keep(batch).await })
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

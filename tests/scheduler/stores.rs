@@ -9,7 +9,8 @@ use futures::future::BoxFuture;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, OperationState, Timestamp};
 use mailweir::store::{
-    Claim, Inserted, MemoryStore, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+    Claim, Inserted, MemoryStore, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store,
+    StoreError,
 };
 use mailweir::telemetry::EventKind;
 use mailweir::{Email, Outcome, Submission, SubmitError};
@@ -59,6 +60,10 @@ impl Store for Wire {
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         self.call(async move { self.inner.claim(batch).await })
+    }
+
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.call(async move { self.inner.keep(batch).await })
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

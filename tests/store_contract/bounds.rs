@@ -8,7 +8,7 @@ use mailweir::store::{Inserted, StoreError};
 
 use crate::fixture::*;
 
-const THREE: Bounds = Bounds { live: 3, ended: 3 };
+const THREE: Bounds = Bounds { live: 3, ended: 3, notes: 3 };
 
 #[track_caller]
 fn assert_full(answer: Result<Vec<Inserted>, StoreError>) {
@@ -99,7 +99,7 @@ pub(crate) fn what_has_ended_is_forgotten_oldest_first(given: &Given) -> BoxFutu
 
 pub(crate) fn the_last_key_outlives_what_is_forgotten(given: &Given) -> BoxFuture<'_, ()> {
     async {
-        let kept = given.another(Bounds { live: 3, ended: 0 });
+        let kept = given.another(Bounds { live: 3, ended: 0, notes: 3 });
         let store = &*kept.store;
         for key in [7, 5] {
             insert(store, key).await;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::operation::Transition;
 use mailweir::engine::{Lane, OperationKey, OperationState};
-use mailweir::store::{Claim, Inserted, MemoryStore, NewOperation, OperationQuery, SqliteStore, Store, StoreError};
+use mailweir::store::{
+    Claim, Inserted, MemoryStore, NewOperation, Note, NoteChange, NoteKey, NoteKind, OperationQuery, SqliteStore,
+    Store, StoreError,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -20,6 +23,7 @@ enum Step {
     Insert(Vec<NewOperation>),
     Claim(Vec<Claim>),
     Record(Vec<Record>),
+    Keep(Vec<NoteChange>),
     Recover { since: u64, mailbox: Option<Arc<str>> },
     Ask(OperationQuery),
     Reopen,
@@ -36,9 +40,13 @@ fn tenants() -> impl Strategy<Value = Option<Arc<str>>> {
 }
 
 fn operations() -> impl Strategy<Value = NewOperation> {
-    let content = (mailboxes(), tenants(), select(Lane::ALL.to_vec()), 0..2_u64);
+    let content = (mailboxes(), tenants(), select(Lane::ALL.to_vec()), 0..2_u64, proptest::option::of(changes()));
     (KEYS, KEYS, content, 0..4_u64, 0..8_u64).prop_map(
-        |(key, id, (mailbox, tenant, lane, fingerprint), wait, second)| NewOperation {
+        |(key, id, (mailbox, tenant, lane, fingerprint, note), wait, second)| NewOperation {
+            note: note.and_then(|change| match change {
+                NoteChange::Keep(note) => Some(note),
+                NoteChange::Drop(_) => None,
+            }),
             id: format!("operation-{id}").into(),
             fingerprint,
             mailbox,
@@ -58,6 +66,17 @@ fn batches() -> impl Strategy<Value = Vec<NewOperation>> {
         batch.sort_by_key(|new| new.key);
         batch.dedup_by_key(|new| new.key);
         batch
+    })
+}
+
+fn changes() -> impl Strategy<Value = NoteChange> {
+    let name = (select(NoteKind::ALL.to_vec()), proptest::option::of(mailboxes()), 0..3_u64);
+    (name, 0..10_u64, select(vec![None, Some(5), Some(900)])).prop_map(|((kind, mailbox, name), second, until)| {
+        let key = NoteKey { kind, mailbox, name: format!("note-{name}").into() };
+        match until {
+            None => NoteChange::Drop(key),
+            Some(until) => NoteChange::Keep(Note { until: at(until), ..order(key, second) }),
+        }
     })
 }
 
@@ -87,6 +106,7 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => batches().prop_map(Step::Insert),
         4 => vec(claims, 1..4).prop_map(Step::Claim),
         6 => vec(records(), 1..4).prop_map(Step::Record),
+        3 => vec(changes(), 1..4).prop_map(Step::Keep),
         1 => recover.prop_map(|(since, mailbox)| Step::Recover { since, mailbox }),
         2 => queries().prop_map(Step::Ask),
         1 => Just(Step::Reopen),
@@ -112,12 +132,19 @@ async fn compare(step: &Step, disk: &dyn Store, memory: &dyn Store) {
             let batch: Arc<[Record]> = batch.clone().into();
             assert_eq!(disk.record(batch.clone()).await, memory.record(batch).await, "{step:?}");
         }
+        Step::Keep(batch) => {
+            let batch: Arc<[NoteChange]> = batch.clone().into();
+            assert_eq!(disk.keep(batch.clone()).await, memory.keep(batch).await, "{step:?}");
+        }
         Step::Recover { since, mailbox } => {
             let mine = disk.recover(at(*since), mailbox.clone()).await.unwrap();
             let theirs = memory.recover(at(*since), mailbox.clone()).await.unwrap();
             assert_eq!(mine.operations, theirs.operations, "{step:?}");
             assert_eq!(mine.attempts, theirs.attempts, "{step:?}");
             assert_eq!(mine.last_key, theirs.last_key, "{step:?}");
+            // What is over goes by and by, in each store at its own pace.
+            let lasting = |notes: Vec<Note>| notes.into_iter().filter(|note| note.until > at(10)).collect::<Vec<_>>();
+            assert_eq!(lasting(mine.notes), lasting(theirs.notes), "{step:?}");
         }
         Step::Ask(query) => {
             assert_eq!(disk.operations(query.clone()).await, memory.operations(query.clone()).await, "{step:?}");

@@ -8,17 +8,21 @@ use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::operation::Transition;
 use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
-use mailweir::store::{Claim, Inserted, MemoryStore, NewOperation, OperationRecord, Store};
+use mailweir::store::{
+    Claim, Inserted, MemoryStore, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind, OperationRecord,
+    OrderNote, Store,
+};
 
 /// How much a store may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) live: u32,
     pub(crate) ended: u32,
+    pub(crate) notes: u32,
 }
 
 /// Enough for every behaviour that is not about bounds.
-const WIDE: Bounds = Bounds { live: 10_000, ended: 10_000 };
+const WIDE: Bounds = Bounds { live: 10_000, ended: 10_000, notes: 10_000 };
 
 /// A store with what it stands on.
 pub(crate) struct Kept {
@@ -44,6 +48,7 @@ impl Given {
 
 pub(crate) fn memory(bounds: Bounds) -> Kept {
     let store = MemoryStore::with_bounds(bounds.live as usize, bounds.ended as usize);
+    let store = store.notes_max(bounds.notes as usize);
     Kept { store: Arc::new(store), _folder: None }
 }
 
@@ -52,6 +57,7 @@ pub(crate) fn sqlite(bounds: Bounds) -> Kept {
     use mailweir::store::{SqliteOptions, SqliteStore};
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::new().live_max(bounds.live.into()).ended_max(bounds.ended.into());
+    let options = options.notes_max(bounds.notes.into());
     let store = SqliteStore::open_with(folder.path().join("outbox.db"), options).unwrap();
     Kept { store: Arc::new(store), _folder: Some(folder) }
 }
@@ -92,6 +98,7 @@ pub(crate) fn new(key: u64) -> NewOperation {
         not_before: at(key),
         deadline: at(key + 900),
         email: email(&format!("email-{key}")),
+        note: None,
     }
 }
 
@@ -158,4 +165,23 @@ pub(crate) async fn bring(store: &dyn Store, key: u64, state: OperationState) {
         recorded(store, key, *step, second).await;
     }
     assert_eq!(found(store, key).await.state, state);
+}
+
+/// An operator's order under any key, kept at `second` for an hour.
+pub(crate) fn order(key: NoteKey, second: u64) -> Note {
+    let body = NoteBody::Order(OrderNote { reason: format!("since {second}").into(), by: None });
+    Note { key, at: at(second), until: at(second + 3_600), body }
+}
+
+pub(crate) fn hold(name: &str) -> NoteKey {
+    NoteKey { kind: NoteKind::Hold, mailbox: None, name: name.into() }
+}
+
+/// The notes of one mailbox, or all.
+pub(crate) async fn notes(store: &dyn Store, mailbox: Option<&str>) -> Vec<Note> {
+    store.recover(at(0), mailbox.map(Into::into)).await.unwrap().notes
+}
+
+pub(crate) async fn keep(store: &dyn Store, changes: impl IntoIterator<Item = NoteChange>) {
+    store.keep(changes.into_iter().collect()).await.unwrap();
 }

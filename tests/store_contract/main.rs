@@ -11,6 +11,7 @@ mod bounds;
 mod differential;
 mod fixture;
 mod lives;
+mod notes;
 mod questions;
 
 use fixture::{Bounds, Kept};
@@ -66,6 +67,15 @@ macro_rules! each_behaviour {
             every_query_finds_what_a_scan_finds_oldest_first,
             a_query_answers_with_its_limit_and_not_one_more,
             counts_follow_every_step,
+        }
+        each_behaviour! { notes:
+            a_note_is_read_back_as_it_was_kept_whatever_it_says,
+            the_last_word_about_a_key_counts_and_saying_it_twice_changes_nothing,
+            a_mailbox_reads_its_own_notes_back_and_no_others,
+            a_note_that_comes_with_an_operation_is_kept_with_it_unless_it_is_a_conflict,
+            a_note_that_is_over_goes_and_one_that_is_not_stays,
+            a_store_keeps_its_last_note_and_refuses_the_next,
+            a_secret_stays_with_its_store,
         }
         each_behaviour! { bounds:
             a_store_takes_its_last_operation_and_refuses_the_next,

@@ -7,5 +7,6 @@ mod crashes;
 mod files;
 mod inside;
 mod kill;
+mod notes;
 mod room;
 mod support;

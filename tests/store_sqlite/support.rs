@@ -87,6 +87,7 @@ pub(crate) fn sized(key: u64, bytes: usize) -> NewOperation {
         not_before: at(0),
         deadline: at(900),
         email: email(key, bytes),
+        note: None,
     }
 }
 

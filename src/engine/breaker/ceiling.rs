@@ -8,8 +8,11 @@
 
 use std::time::Duration;
 
+use crate::engine::limit::Limit;
 use crate::engine::policy::BreakerPolicy;
 use crate::engine::time::{Timestamp, micros};
+
+use super::memory::{CeilingMemory, rebased};
 
 /// One, in millionths.
 const UNIT: i128 = 1_000_000;
@@ -55,6 +58,25 @@ impl Ceiling {
         };
         ceiling.ends_at = now.after(Duration::from_micros(ceiling.regained_after(declared)));
         ceiling
+    }
+
+    /// What of it outlives the process; `None` when its limit is not among `limits`.
+    pub(super) fn memory(&self, limits: &[Limit]) -> Option<CeilingMemory> {
+        let Self { learned_at, ends_at, w_max, drop_ppm, k, .. } = *self;
+        limits.get(self.index).map(|limit| CeilingMemory { limit: *limit, learned_at, ends_at, w_max, drop_ppm, k })
+    }
+
+    /// The ceiling of an earlier life, if its limit is still declared. It goes on from its own start.
+    pub(super) fn restored(now: Timestamp, of: &CeilingMemory, limits: &[Limit]) -> Option<Self> {
+        let index = limits.iter().position(|limit| *limit == of.limit)?;
+        Some(Self {
+            index,
+            learned_at: of.learned_at.min(now),
+            ends_at: rebased(now, of.learned_at, of.ends_at),
+            w_max: of.w_max.max(1),
+            drop_ppm: of.drop_ppm.min(1_000_000),
+            k: of.k.max(1),
+        })
     }
 
     /// The most that the limit may hold at `now`; at least 1, so that the limit is always tried again.

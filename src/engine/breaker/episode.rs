@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use crate::engine::event::TripReason;
+use crate::engine::limit::Limit;
 use crate::engine::policy::BreakerPolicy;
 use crate::engine::scope::Scope;
 use crate::engine::time::{Timestamp, micros};
@@ -18,6 +19,7 @@ use crate::engine::verdict::Throttle;
 
 use super::LimitUse;
 use super::cooldown::{self, Standing, Windows};
+use super::memory::{CooldownMemory, PhaseMemory, rebased};
 use super::ramp::Ramp;
 
 /// Memory of the last cooldown is kept at least this long, so that late throttles are recognised as its own.
@@ -261,6 +263,62 @@ impl Episodes {
     /// Until when a closed breaker still matters to the next throttle; `None` when it never opened.
     pub(super) fn remembered_until(&self) -> Option<Timestamp> {
         self.set_at.max(self.ended_at).map(|at| at.after(self.memory))
+    }
+
+    /// What of it outlives the process; `None` when it never opened, as far as it remembers.
+    pub(super) fn memory(&self, now: Timestamp) -> Option<CooldownMemory> {
+        self.set_at.max(self.ended_at)?;
+        let phase = match &self.phase {
+            Phase::Hold | Phase::HalfOpen(_) => PhaseMemory::Shut,
+            Phase::Ramp(ramp) if now < ramp.ends_at => PhaseMemory::Ramp { ends_at: ramp.ends_at },
+            Phase::Ramp(_) | Phase::Closed => PhaseMemory::Closed,
+        };
+        Some(CooldownMemory {
+            phase,
+            until: self.until,
+            reason: self.reason,
+            chain: self.chain,
+            set_at: self.set_at,
+            ended_at: self.ended_at,
+            length: self.length,
+            memory: self.memory,
+            episodes: self.episodes,
+            long_failures: self.long_failures,
+            tripped: self.tripped,
+            forgiven: self.forgiven,
+            measured: self.measured.map(|measured| (measured.of.limit, measured.of.used, measured.of.accepted)),
+        })
+    }
+
+    /// What it was, as far as a later life may rely on it: the successes of half-open and the ramp's pace begin anew.
+    pub(super) fn restored(now: Timestamp, of: &CooldownMemory, limits: &[Limit], policy: &BreakerPolicy) -> Self {
+        let since = of.set_at.unwrap_or(now);
+        let phase = match of.phase {
+            PhaseMemory::Shut => Phase::Hold,
+            PhaseMemory::Ramp { ends_at } if ends_at > now => {
+                Ramp::begin(now, policy).map_or(Phase::Closed, Phase::Ramp)
+            }
+            PhaseMemory::Ramp { .. } | PhaseMemory::Closed => Phase::Closed,
+        };
+        let measured = of.measured.and_then(|(limit, used, accepted)| {
+            let index = limits.iter().position(|other| *other == limit)?;
+            Some(Measured { index, of: LimitUse { limit, used, accepted } })
+        });
+        Self {
+            phase,
+            until: rebased(now, since, of.until),
+            reason: of.reason,
+            chain: of.chain,
+            set_at: of.set_at.map(|at| at.min(now)),
+            length: of.length,
+            ended_at: of.ended_at.map(|at| at.min(now)),
+            episodes: of.episodes,
+            long_failures: of.long_failures,
+            tripped: of.tripped,
+            measured,
+            forgiven: of.forgiven,
+            memory: of.memory.max(MEMORY_MIN),
+        }
     }
 
     /// When time alone changes it next.

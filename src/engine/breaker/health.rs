@@ -14,6 +14,7 @@ use crate::engine::ratio::Ratio;
 use crate::engine::time::Timestamp;
 
 use super::cooldown;
+use super::memory::{OutageMemory, rebased};
 
 const SLOTS: usize = 3;
 const SLOT_MICROS: u64 = 20_000_000;
@@ -88,6 +89,17 @@ impl Outage {
         let length = length.max(hint.unwrap_or(Duration::ZERO)).max(cooldown::COOLDOWN_MIN);
         let until = now.after(length).max(before.map_or(Timestamp::EPOCH, |outage| outage.until));
         Self { set_at: now, until, half_open: false, failed_probes }
+    }
+
+    /// What of it outlives the process.
+    pub(super) fn memory(&self) -> OutageMemory {
+        OutageMemory { set_at: self.set_at, until: self.until, failed_probes: self.failed_probes }
+    }
+
+    /// The outage of an earlier life. That it is half-open is told anew.
+    pub(super) fn restored(now: Timestamp, of: OutageMemory) -> Self {
+        let OutageMemory { set_at, until, failed_probes } = of;
+        Self { set_at: set_at.min(now), until: rebased(now, set_at, until), half_open: false, failed_probes }
     }
 
     /// Whether the cooldown is over and a probe may test the provider.

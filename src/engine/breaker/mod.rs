@@ -44,6 +44,7 @@ mod episode;
 mod facts;
 mod gate;
 mod health;
+mod memory;
 mod probe;
 mod ramp;
 mod soft;
@@ -52,6 +53,7 @@ mod state;
 pub use concurrency::Concurrency;
 pub use facts::{BreakerFacts, BreakerState};
 pub use gate::{Gate, LimitUse};
+pub use memory::{BreakerMemory, CeilingMemory, CooldownMemory, OutageMemory, PhaseMemory};
 
 use crate::engine::event::{Event, TripReason};
 use crate::engine::limit::Limit;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::time::Timestamp;
 
 /// A taken token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Probe {
     taken_at: Timestamp,
     pub(super) expires_at: Timestamp,

@@ -25,7 +25,7 @@ pub(super) struct Active {
     pub(super) soft: Soft,
     pub(super) ceilings: Vec<Ceiling>,
     pub(super) probe_timeout: Duration,
-    trips: u32,
+    pub(super) trips: u32,
 }
 
 impl Default for Active {
@@ -84,7 +84,7 @@ impl Active {
     }
 
     /// Since when a probe may go, while half-open for either reason.
-    fn half_open_since(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn half_open_since(&self, now: Timestamp) -> Option<Timestamp> {
         let cooldown = self.episodes.is_half_open(now).then_some(self.episodes.until);
         let outage = self.outage.filter(|outage| outage.is_half_open(now)).map(|outage| outage.until);
         cooldown.max(outage)
@@ -95,6 +95,14 @@ impl Active {
         if self.half_open_since(now).is_some() {
             self.probe = Some(Probe::take(now, policy.probe_timeout));
         } else if let Phase::Ramp(ramp) = &mut self.episodes.phase {
+            let (ceilings, soft) = (&self.ceilings, &self.soft);
+            ramp.on_start(now, limits, |index, declared| amount(ceilings, soft, now, index, declared));
+        }
+    }
+
+    /// A ramp that begins anew: the last send of the life before is not known, so the first one waits a whole gap.
+    pub(super) fn pace_ramp(&mut self, now: Timestamp, limits: &[Limit]) {
+        if let Phase::Ramp(ramp) = &mut self.episodes.phase {
             let (ceilings, soft) = (&self.ceilings, &self.soft);
             ramp.on_start(now, limits, |index, declared| amount(ceilings, soft, now, index, declared));
         }

@@ -21,6 +21,7 @@ mod checkpoint;
 mod fault;
 mod lock;
 mod names;
+mod notes;
 mod open;
 mod options;
 #[cfg(feature = "test-util")]
@@ -50,7 +51,7 @@ use self::fault::{Fault, unavailable};
 use self::open::Opened;
 use self::reader::Read;
 use self::writer::{CALLS_MAX, Call, End, Reply, Writer};
-use super::{Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError};
+use super::{Claim, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store, StoreError};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, Timestamp};
@@ -175,6 +176,10 @@ impl Store for SqliteStore {
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         self.call(|reply| Call::Claim(batch, reply)).boxed()
+    }
+
+    fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.call(|reply| Call::Keep(batch, reply)).boxed()
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -32,6 +32,8 @@ pub struct SqliteOptions {
     pub ended_for: Duration,
     /// How long attempts are kept. Budgets are rebuilt from them: at least twice the longest window of any limit.
     pub attempts_for: Duration,
+    /// Notes kept, at most (holds, breakers, permits, admission keys); what would add one above it is refused.
+    pub notes_max: u64,
     /// What becomes of an email's bytes at the end. They never outlive their operation's row.
     pub payloads: PayloadRetention,
     /// Bytes of the file, at most; `None`: as large as its disk allows. The write-ahead log comes on top.
@@ -56,6 +58,7 @@ impl SqliteOptions {
             ended_max: 1_000_000,
             ended_for: DAY.saturating_mul(7),
             attempts_for: DAY.saturating_mul(8),
+            notes_max: 1_000_000,
             payloads: PayloadRetention::Remove,
             file_bytes_max: None,
             lock_wait: Duration::from_secs(1),
@@ -87,6 +90,12 @@ impl SqliteOptions {
     #[must_use]
     pub fn attempts_for(self, attempts_for: Duration) -> Self {
         Self { attempts_for, ..self }
+    }
+
+    /// With another bound on notes.
+    #[must_use]
+    pub fn notes_max(self, notes_max: u64) -> Self {
+        Self { notes_max, ..self }
     }
 
     /// With another rule for the bytes of what has ended.

@@ -66,6 +66,7 @@ impl<'c> Purge<'c> {
         let now = writes.latest;
         let cutoff = row::stamp(now.before(self.attempts_for));
         self.forget_attempts.execute((cutoff, limit(room)))?;
+        writes.forget_notes(room)?;
         self.payloads(writes, now, room)?;
         self.operations(writes, now, room)
     }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
 use super::names::{self, Names};
+use super::notes;
 use super::row;
 use super::tally;
 use crate::email::Email;
@@ -136,14 +137,15 @@ pub(super) fn recovery(connection: &Connection, since: Timestamp, mailbox: Optio
     let number = match mailbox {
         None => None,
         Some(mailbox) => match names::find(connection, mailbox)? {
-            None => return Ok(Recovery { last_key, ..Recovery::default() }),
+            None => return Ok(Recovery { last_key, secret: notes::secret(connection)?, ..Recovery::default() }),
             found => found,
         },
     };
     let operations = live(connection, &mut names, number)?;
     let attempts = attempts(connection, &mut names, since, number)?;
+    let (notes, secret) = (notes::read(connection, &mut names, number)?, notes::secret(connection)?);
     transaction.finish()?;
-    Ok(Recovery { operations, attempts, last_key })
+    Ok(Recovery { operations, attempts, last_key, notes, secret })
 }
 
 fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<OperationRecord>, Fault> {

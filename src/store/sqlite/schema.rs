@@ -10,19 +10,26 @@
 //! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status` |
 //! | `attempts` | attempt | `id, number, mailbox, lane, claimed_at, finished_at, ended` (how; empty: not known to have ended) |
 //! | `mailboxes` | mailbox | one count per state, `last_attempt_at` |
+//! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until` |
+//! | `cooldowns` | breaker that remembers something | `scope, phase` (shut, ramp, closed), `reason, until, chain, ceilings` |
+//! | `permits` | permit | `permit, mailbox, lane, tenant, granted_at, settled_at` (empty: not known to have ended) |
 //!
 //! ```sql
 //! -- What waits, oldest first?
 //! SELECT id, mailbox, state, next_at FROM operations WHERE state IN ('queued', 'deferred') ORDER BY key LIMIT 20;
 //! -- What may have been sent?
 //! SELECT id, mailbox, changed_at FROM operations WHERE state = 'unknown';
+//! -- What is stopped, by whom, until when?
+//! SELECT what, scope, reason, ordered_by, until FROM holds;
 //! ```
 //!
 //! Read with `sqlite3 -readonly FILE`; a transaction left open there makes the store's log grow.
 //!
 //! Why like this: payloads apart, so that changing a state does not rewrite an email; names of mailboxes and tenants
 //! once, as numbers, so that indexes stay small; counts beside, written with what they count, so that asking for them
-//! scans nothing. An attempt repeats its mailbox and costs because it outlives its operation's row.
+//! scans nothing. Notes are one table: a key, an end, and a body in JSON that only the program above reads. A note that
+//! is over is removed by and by, so compare `until` with the clock. The secret under which admission keys are hashed
+//! lies beside them; what that protects is said at `KeySecret`. An attempt repeats its mailbox and costs because it outlives its operation's row.
 
 use rusqlite::Connection;
 
@@ -32,7 +39,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 1] = [V1];
+const MIGRATIONS: [&str; 2] = [V1, V2];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -144,6 +151,54 @@ SELECT m.text AS mailbox,
 FROM tally c JOIN name m ON m.nr = c.mailbox GROUP BY c.mailbox;
 ";
 
+/// Kinds of notes are numbered in the order of `NoteKind::ALL`; mailbox 0 is none.
+const V2: &str = "
+CREATE TABLE secret (
+    nr INTEGER PRIMARY KEY CHECK (nr = 1),
+    bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+) STRICT;
+INSERT INTO secret (nr, bytes) VALUES (1, randomblob(32));
+
+CREATE TABLE note (
+    kind INTEGER NOT NULL,
+    mailbox INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (kind, mailbox, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX note_by_mailbox ON note (mailbox);
+CREATE INDEX note_by_end ON note (until);
+
+CREATE VIEW holds AS
+SELECT iif(kind = 0, 'hold', 'trip') AS what, name AS scope,
+    body ->> '$.order.reason' AS reason, body ->> '$.order.by' AS ordered_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e6, 'unixepoch') AS since,
+    strftime('%Y-%m-%dT%H:%M:%fZ', until / 1e6, 'unixepoch') AS until
+FROM note WHERE kind IN (0, 1);
+
+CREATE VIEW cooldowns AS
+SELECT name AS scope,
+    CASE WHEN body ->> '$.breaker.cooldown.phase.ramp.ends_at' IS NOT NULL THEN 'ramp'
+        ELSE coalesce(body ->> '$.breaker.cooldown.phase', iif(body -> '$.breaker.outage' ->> '$' IS NULL,
+            'closed', 'shut')) END AS phase,
+    body ->> '$.breaker.cooldown.reason' AS reason,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.breaker.cooldown.until') / 1e6, 'unixepoch') AS until,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.breaker.outage.until') / 1e6, 'unixepoch') AS health_until,
+    body ->> '$.breaker.cooldown.chain' AS chain, body ->> '$.breaker.trips' AS trips,
+    json_array_length(body, '$.breaker.ceilings') AS ceilings,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e6, 'unixepoch') AS changed_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', until / 1e6, 'unixepoch') AS remembered_until
+FROM note WHERE kind = 2;
+
+CREATE VIEW permits AS
+SELECT n.name AS permit, m.text AS mailbox, body ->> '$.permit.lane' AS lane, body ->> '$.permit.tenant' AS tenant,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.permit.claimed_at') / 1e6, 'unixepoch') AS granted_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.permit.finished_at') / 1e6, 'unixepoch') AS settled_at
+FROM note n JOIN name m ON m.nr = n.mailbox WHERE n.kind = 3;
+";
+
 /// Brings the file from `version` to [`VERSION`].
 pub(super) fn migrate(connection: &Connection, version: i32) -> rusqlite::Result<()> {
     let done = usize::try_from(version).unwrap_or_default();
@@ -154,4 +209,14 @@ pub(super) fn migrate(connection: &Connection, version: i32) -> rusqlite::Result
         transaction.commit()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_that_has_been_released_is_never_edited() {
+        assert_eq!(V1.trim(), include_str!("../../../tests/store_sqlite/v1.sql").trim());
+    }
 }

@@ -15,6 +15,9 @@ use crate::engine::OperationState;
 const ALL: i64 = 0;
 /// In the row of all mailboxes: emails kept beyond the end of their operations. Stands after the states.
 const KEPT: usize = OperationState::ALL.len();
+/// In the row of all mailboxes: notes.
+const NOTES: usize = KEPT + 1;
+const PLACES: usize = NOTES + 1;
 
 #[derive(Debug)]
 pub(super) struct Tally<'c> {
@@ -23,7 +26,7 @@ pub(super) struct Tally<'c> {
     /// By mailbox and state, since the transaction began.
     moved: BTreeMap<(i64, i64), i64>,
     /// Of all mailboxes, as last committed.
-    committed: [u64; KEPT + 1],
+    committed: [u64; PLACES],
 }
 
 impl<'c> Tally<'c> {
@@ -64,6 +67,16 @@ impl<'c> Tally<'c> {
         self.place(KEPT)
     }
 
+    /// So many more notes.
+    pub(super) fn notes_moved(&mut self, by: i64) {
+        *self.moved.entry((ALL, NOTES as i64)).or_default() += by;
+    }
+
+    /// Notes, those of this transaction included.
+    pub(super) fn notes(&self) -> u64 {
+        self.place(NOTES)
+    }
+
     /// Writes what the transaction has moved. Nothing is added up afterwards but what comes after.
     pub(super) fn write(&mut self) -> Result<(), Fault> {
         for ((mailbox, state), by) in self.moved.iter().filter(|(_, by)| **by != 0) {
@@ -76,7 +89,7 @@ impl<'c> Tally<'c> {
 
     /// The transaction is durable.
     pub(super) fn commit(&mut self) {
-        for place in 0..=KEPT {
+        for place in 0..PLACES {
             self.committed[place] = self.place(place);
         }
         self.moved.clear();
@@ -104,8 +117,8 @@ pub(super) fn counts(connection: &Connection) -> Result<[u64; 10], Fault> {
     Ok(std::array::from_fn(|state| places[state]))
 }
 
-fn read(connection: &Connection) -> Result<[u64; KEPT + 1], Fault> {
-    let mut counts = [0; KEPT + 1];
+fn read(connection: &Connection) -> Result<[u64; PLACES], Fault> {
+    let mut counts = [0; PLACES];
     let mut statement = connection.prepare("SELECT state, operations FROM tally WHERE mailbox = ?1")?;
     let mut rows = statement.query([ALL])?;
     while let Some(found) = rows.next()? {

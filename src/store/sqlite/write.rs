@@ -8,6 +8,7 @@ use rusqlite::{Connection, Statement};
 
 use super::fault::Fault;
 use super::names::Names;
+use super::notes::Notes;
 use super::options::{PayloadRetention, SqliteOptions};
 use super::row;
 use super::tally::Tally;
@@ -16,7 +17,7 @@ use crate::engine::mailbox::Record;
 use crate::engine::operation::Transition;
 use crate::engine::{OperationKey, OperationState, Timestamp};
 use crate::store::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
-use crate::store::{Claim, Inserted, NewOperation, OperationRecord, StoreError};
+use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, StoreError};
 
 /// Keys end here: SQLite's integers have a sign.
 const KEY_MAX: u64 = i64::MAX.unsigned_abs();
@@ -40,6 +41,7 @@ pub(super) struct Writes<'c> {
     end_attempt: Statement<'c>,
     drop_payload: Statement<'c>,
     keep_payload: Statement<'c>,
+    notes: Notes<'c>,
 }
 
 /// An operation's row as far as writing needs it.
@@ -85,6 +87,7 @@ impl<'c> Writes<'c> {
             )?,
             drop_payload: prepare("DELETE FROM payload WHERE key = ?1")?,
             keep_payload: prepare("INSERT INTO kept_payload (ended_at, key) VALUES (?1, ?2)")?,
+            notes: Notes::new(connection, options)?,
         })
     }
 
@@ -107,7 +110,11 @@ impl<'c> Writes<'c> {
             let bound = format!("live_max = {} operations that are live or quarantined", self.live_max);
             return Ok(Err(StoreError::Full { bound }));
         }
-        batch.iter().map(|new| self.insert_one(new)).collect::<Result<_, _>>().map(Ok)
+        let notes = batch.iter().filter_map(|new| new.note.as_ref());
+        if let Err(full) = self.notes.room(self.connection, &mut self.tally, self.latest, notes)? {
+            return Ok(Err(full));
+        }
+        batch.iter().map(|new| self.insert_noted(new)).collect::<Result<_, _>>().map(Ok)
     }
 
     /// Ids of the batch that are not there, each once.
@@ -119,6 +126,41 @@ impl<'c> Writes<'c> {
             }
         }
         Ok(fresh.len() as u64)
+    }
+
+    fn insert_noted(&mut self, new: &NewOperation) -> Result<Inserted, Fault> {
+        let inserted = self.insert_one(new)?;
+        if let Some(note) = new.note.as_ref().filter(|_| inserted != Inserted::Conflict) {
+            self.notes.keep(self.connection, &mut self.names, &mut self.tally, note)?;
+            self.latest = self.latest.max(note.at);
+        }
+        Ok(inserted)
+    }
+
+    /// Keeps and forgets the whole batch or, when there is no room for it, nothing.
+    pub(super) fn keep(&mut self, batch: &[NoteChange]) -> Result<Result<(), StoreError>, Fault> {
+        let kept = batch.iter().filter_map(|change| match change {
+            NoteChange::Keep(note) => Some(note),
+            NoteChange::Drop(_) => None,
+        });
+        if let Err(full) = self.notes.room(self.connection, &mut self.tally, self.latest, kept)? {
+            return Ok(Err(full));
+        }
+        for change in batch {
+            match change {
+                NoteChange::Keep(note) => {
+                    self.notes.keep(self.connection, &mut self.names, &mut self.tally, note)?;
+                    self.latest = self.latest.max(note.at);
+                }
+                NoteChange::Drop(key) => self.notes.drop(self.connection, &mut self.tally, key)?,
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Forgets notes that are over, at most `count`.
+    pub(super) fn forget_notes(&mut self, count: usize) -> Result<(), Fault> {
+        self.notes.forget(&mut self.tally, self.latest, count)
     }
 
     fn insert_one(&mut self, new: &NewOperation) -> Result<Inserted, Fault> {

@@ -23,7 +23,7 @@ use super::purge::Purge;
 use super::write::Writes;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::store::{Claim, Inserted, NewOperation, StoreError};
+use crate::store::{Claim, Inserted, NewOperation, NoteChange, StoreError};
 
 /// Calls that wait for the writer, at most; above it they wait to be handed over.
 pub(super) const CALLS_MAX: usize = 1_024;
@@ -44,6 +44,7 @@ pub(super) enum Call {
     Insert(Vec<NewOperation>, Reply<Vec<Inserted>>),
     Claim(Vec<Claim>, Reply<Vec<Option<Email>>>),
     Record(Arc<[Record]>, Reply<()>),
+    Keep(Arc<[NoteChange]>, Reply<()>),
     /// Answers when everything before it has been written.
     Settle(Reply<()>),
     /// The last one: writes everything before it, lets go of the file, answers.
@@ -63,6 +64,7 @@ impl Call {
             Self::Insert(batch, _) => batch.len(),
             Self::Claim(batch, _) => batch.len(),
             Self::Record(batch, _) => batch.len(),
+            Self::Keep(batch, _) => batch.len(),
             Self::Settle(_) | Self::Close(_) => 0,
         }
     }
@@ -79,7 +81,9 @@ impl Call {
         match self {
             Self::Insert(_, reply) => drop(reply.send(Err(error))),
             Self::Claim(_, reply) => drop(reply.send(Err(error))),
-            Self::Record(_, reply) | Self::Settle(reply) | Self::Close(reply) => drop(reply.send(Err(error))),
+            Self::Record(_, reply) | Self::Keep(_, reply) | Self::Settle(reply) | Self::Close(reply) => {
+                drop(reply.send(Err(error)));
+            }
         }
     }
 
@@ -87,7 +91,9 @@ impl Call {
         match (self, answer) {
             (Self::Insert(_, reply), Answer::Inserted(answer)) => drop(reply.send(answer)),
             (Self::Claim(_, reply), Answer::Claimed(answer)) => drop(reply.send(Ok(answer))),
-            (Self::Record(_, reply) | Self::Settle(reply), Answer::Recorded(answer)) => drop(reply.send(answer)),
+            (Self::Record(_, reply) | Self::Keep(_, reply) | Self::Settle(reply), Answer::Recorded(answer)) => {
+                drop(reply.send(answer));
+            }
             (call, _) => debug_assert!(false, "an answer to another call: {call:?}"),
         }
     }
@@ -250,6 +256,7 @@ impl<'c> Writer<'c> {
                 let told = batch.iter().map(|record| writes.record(record)).collect::<Result<Vec<_>, _>>()?;
                 Answer::Recorded(told.into_iter().collect())
             }
+            Call::Keep(batch, _) => Answer::Recorded(writes.keep(batch)?),
             Call::Settle(_) | Call::Close(_) => Answer::Recorded(Ok(())),
         })
     }

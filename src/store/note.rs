@@ -1,0 +1,203 @@
+//! Notes: what has to outlive the process beside the operations, each with its end.
+//!
+//! One small shape for all of them, so that a further store needs one table or one hash: a key, an instant at which
+//! it is over, a body that the store only carries. The last word about a key wins; saying it twice changes nothing.
+//! What is over is forgotten by and by, so a reader looks at `until`.
+//!
+//! Admission keys are callers' words, and may name a person. They are kept as a hash under a secret that is drawn when
+//! the store is made ([`KeySecret`]), never as they are.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::breaker::BreakerMemory;
+use crate::engine::{Cost, Lane, OperationKey, Timestamp};
+
+/// What a note is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NoteKind {
+    /// An operator's hold; named by its scope.
+    Hold,
+    /// A breaker that an operator has opened by hand; named by its scope.
+    Trip,
+    /// What a breaker remembers; named by its scope.
+    Breaker,
+    /// What a permit took; named by its number.
+    Permit,
+    /// An admission key and the operation it admitted; named by its hash.
+    Admission,
+}
+
+impl NoteKind {
+    /// Every kind. Stores may keep the place in this list: it is only ever added to.
+    pub const ALL: [Self; 5] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission];
+}
+
+/// Names a note. Of two with the same key the later one counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NoteKey {
+    /// What it is about.
+    pub kind: NoteKind,
+    /// The mailbox that reads it back; `None`: no single one.
+    pub mailbox: Option<Arc<str>>,
+    /// Its name within kind and mailbox.
+    pub name: Arc<str>,
+}
+
+/// One note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its name.
+    pub key: NoteKey,
+    /// When it was written. Also the store's clock for forgetting.
+    pub at: Timestamp,
+    /// When it is over.
+    pub until: Timestamp,
+    /// What it says.
+    pub body: NoteBody,
+}
+
+/// What a note says. Kept as it is: a field that is added later has a default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NoteBody {
+    /// A hold or a trip.
+    Order(OrderNote),
+    /// A breaker's memory.
+    Breaker(Box<BreakerMemory>),
+    /// A permit's charge.
+    Permit(PermitNote),
+    /// The operation that a key has admitted.
+    Admission(AdmissionNote),
+}
+
+/// An operator's order, in the operator's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderNote {
+    /// Why.
+    pub reason: Arc<str>,
+    /// Who gave it, if they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+}
+
+/// What a permit took: an attempt of no operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermitNote {
+    /// Its number, unique among operations and permits of one process.
+    pub key: OperationKey,
+    /// The lane.
+    pub lane: Lane,
+    /// The tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Arc<str>>,
+    /// What it took.
+    pub cost: Cost,
+    /// When it was granted.
+    pub claimed_at: Timestamp,
+    /// When it was settled; `None`: not known to have ended.
+    #[serde(default)]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What an admission key has admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdmissionNote {
+    /// The operation's id.
+    pub id: Arc<str>,
+}
+
+/// One change of what is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoteChange {
+    /// Keeps a note, in place of an earlier one with its key.
+    Keep(Note),
+    /// Forgets the note with this key, if there is one.
+    Drop(NoteKey),
+}
+
+impl NoteChange {
+    /// Which note it is about.
+    #[must_use]
+    pub const fn key(&self) -> &NoteKey {
+        match self {
+            Self::Keep(note) => &note.key,
+            Self::Drop(key) => key,
+        }
+    }
+}
+
+/// The secret under which a store hashes admission keys: drawn at random when the store is made, and kept in it.
+///
+/// It protects the keys from whoever sees notes without it (a view, an export, a log, a part of a file) and makes
+/// hashes of two stores, or of two mailboxes, incomparable. Who has the whole file has the secret too: then keys cannot
+/// be read back, but a guess can be tested, so a guess that is easy stays easy. Keep the file as you keep the emails in
+/// it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct KeySecret([u8; 32]);
+
+/// A hashed admission key: 128 bits of BLAKE3 in its keyed mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash([u8; 16]);
+
+impl KeySecret {
+    /// The secret made of these bytes, which nobody can guess.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The hash of an admission key of a mailbox.
+    #[must_use]
+    pub fn hash(&self, mailbox: &str, key: &str) -> KeyHash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&(mailbox.len() as u64).to_le_bytes()).update(mailbox.as_bytes()).update(key.as_bytes());
+        let mut hash = [0; 16];
+        hasher.finalize_xof().fill(&mut hash);
+        KeyHash(hash)
+    }
+}
+
+impl fmt::Debug for KeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySecret")
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl KeyHash {
+    /// The hash that [`KeyHash`] prints as `text`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let whole = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        whole.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(|number| Self(number.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_tells_secrets_mailboxes_and_keys_apart_and_is_read_as_it_is_printed() {
+        let (one, two) = (KeySecret::new([1; 32]), KeySecret::new([2; 32]));
+        let hashes = [one.hash("a", "bc"), one.hash("ab", "c"), one.hash("a", "c"), two.hash("a", "bc")];
+        for (at, hash) in hashes.iter().enumerate() {
+            assert!(!hashes[..at].contains(hash));
+            assert_eq!(KeyHash::parse(&hash.to_string()), Some(*hash));
+        }
+        assert_eq!(one.hash("a", "bc"), hashes[0]);
+        assert_eq!(KeyHash::parse("+0000000000000000000000000000000"), None);
+        assert_eq!(format!("{one:?}"), "KeySecret");
+    }
+}

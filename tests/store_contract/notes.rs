@@ -1,0 +1,163 @@
+//! What is kept beside the operations.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use mailweir::engine::breaker::BreakerMemory;
+use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
+use mailweir::store::{
+    AdmissionNote, Inserted, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
+    StoreError,
+};
+
+use crate::fixture::*;
+
+const MAILBOX: &str = "noreply@contoso.example";
+
+fn admission(name: &str, id: &str) -> Note {
+    let key = NoteKey { kind: NoteKind::Admission, mailbox: Some(MAILBOX.into()), name: name.into() };
+    let body = NoteBody::Admission(AdmissionNote { id: id.into() });
+    Note { key, at: at(1), until: at(900), body }
+}
+
+/// One note of each kind, in order of their keys.
+fn one_of_each() -> Vec<Note> {
+    let permit = PermitNote {
+        key: OperationKey(7),
+        lane: Lane::Background,
+        tenant: Some("acme".into()),
+        cost: Cost { requests: 1, recipients: 500, external_recipients: 3, quota_units: 7, bytes: 1 << 40 },
+        claimed_at: at(3),
+        finished_at: None,
+    };
+    let memory: BreakerMemory =
+        serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
+    let bodies = [
+        NoteBody::Order(OrderNote { reason: "a \"quoted\" reason \u{1f33c}".into(), by: Some("kim".into()) }),
+        NoteBody::Order(OrderNote { reason: "no name".into(), by: None }),
+        NoteBody::Breaker(Box::new(memory)),
+        NoteBody::Permit(permit),
+        NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),
+    ];
+    let notes = NoteKind::ALL.into_iter().zip(bodies).map(|(kind, body)| {
+        let mailbox = (kind > NoteKind::Trip).then(|| MAILBOX.into());
+        Note { key: NoteKey { kind, mailbox, name: "the name".into() }, at: at(5), until: Timestamp::NEVER, body }
+    });
+    notes.collect()
+}
+
+pub(crate) fn a_note_is_read_back_as_it_was_kept_whatever_it_says(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let kept = one_of_each();
+        keep(store, kept.iter().rev().cloned().map(NoteChange::Keep)).await;
+        assert_eq!(notes(store, None).await, kept);
+    }
+    .boxed()
+}
+
+pub(crate) fn the_last_word_about_a_key_counts_and_saying_it_twice_changes_nothing(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let batch = [
+            NoteChange::Keep(order(hold("all"), 1)),
+            NoteChange::Drop(hold("mailbox:a")),
+            NoteChange::Keep(order(hold("mailbox:a"), 2)),
+            NoteChange::Keep(order(hold("all"), 3)),
+            NoteChange::Keep(order(hold("mailbox:b"), 4)),
+            NoteChange::Drop(hold("mailbox:b")),
+        ];
+        for _ in 0..2 {
+            keep(store, batch.clone()).await;
+            assert_eq!(notes(store, None).await, [order(hold("all"), 3), order(hold("mailbox:a"), 2)]);
+        }
+        keep(store, [NoteChange::Drop(hold("all")), NoteChange::Drop(hold("nobody"))]).await;
+        assert_eq!(notes(store, None).await, [order(hold("mailbox:a"), 2)]);
+    }
+    .boxed()
+}
+
+pub(crate) fn a_mailbox_reads_its_own_notes_back_and_no_others(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let of = |mailbox: Option<&str>| NoteKey { mailbox: mailbox.map(Into::into), ..hold("same") };
+        let keys = [None, Some("a@contoso.example"), Some("b@contoso.example")].map(of);
+        keep(store, keys.iter().cloned().map(|key| NoteChange::Keep(order(key, 1)))).await;
+        assert_eq!(notes(store, Some("b@contoso.example")).await, [order(keys[2].clone(), 1)]);
+        assert_eq!(notes(store, Some("nobody@contoso.example")).await, []);
+        keep(store, [NoteChange::Drop(keys[1].clone())]).await;
+        assert_eq!(notes(store, None).await.len(), 2, "the same name elsewhere is another note");
+    }
+    .boxed()
+}
+
+pub(crate) fn a_note_that_comes_with_an_operation_is_kept_with_it_unless_it_is_a_conflict(
+    given: &Given,
+) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let with = |note: Note, new: NewOperation| NewOperation { note: Some(note), ..new };
+        let first = admission("one", "operation-1");
+        store.insert(vec![with(first.clone(), new(1)), new(2)]).await.unwrap();
+        assert_eq!(notes(store, Some(MAILBOX)).await, std::slice::from_ref(&first));
+        // The same operation under another key: both lead to it.
+        let second = admission("two", "operation-1");
+        let again = NewOperation { key: OperationKey(3), ..new(1) };
+        let answer = store.insert(vec![with(second.clone(), again)]).await.unwrap();
+        assert!(matches!(answer[0], Inserted::Existing(_)));
+        assert_eq!(notes(store, None).await, [first, second]);
+        let other = NewOperation { key: OperationKey(4), fingerprint: 9, ..new(1) };
+        let answer = store.insert(vec![with(admission("three", "operation-1"), other)]).await.unwrap();
+        assert_eq!(answer, [Inserted::Conflict]);
+        assert_eq!(notes(store, None).await.len(), 2);
+    }
+    .boxed()
+}
+
+pub(crate) fn a_note_that_is_over_goes_and_one_that_is_not_stays(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let ends = [100, 101, 102].map(|second| Note { until: at(second), ..order(hold(&format!("{second}")), 1) });
+        keep(store, ends.clone().map(NoteChange::Keep)).await;
+        assert_eq!(notes(store, None).await.len(), 3);
+        keep(store, [NoteChange::Keep(order(hold("zz"), 101))]).await;
+        assert_eq!(notes(store, None).await, [ends[2].clone(), order(hold("zz"), 101)], "at its instant it is over");
+    }
+    .boxed()
+}
+
+pub(crate) fn a_store_keeps_its_last_note_and_refuses_the_next(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let kept = given.another(Bounds { live: 10, ended: 10, notes: 3 });
+        let store = &*kept.store;
+        let note = |name: &str, second| NoteChange::Keep(order(hold(name), second));
+        keep(store, [note("a", 1), note("b", 1)]).await;
+        let two: [NoteChange; 3] = [note("c", 1), note("a", 2), note("d", 1)];
+        let full = store.keep(two.into()).await.unwrap_err();
+        assert!(matches!(full, StoreError::Full { .. }) && full.to_string().contains('3'), "{full}");
+        assert_eq!(notes(store, None).await, [order(hold("a"), 1), order(hold("b"), 1)], "all of it or nothing");
+        keep(store, [note("c", 1), note("a", 2), note("c", 3)]).await;
+        let admitted = NewOperation { note: Some(admission("d", "operation-1")), ..new(1) };
+        let full = store.insert(vec![admitted.clone()]).await.unwrap_err();
+        assert!(matches!(full, StoreError::Full { .. }), "{full}");
+        assert_eq!(store.operation("operation-1").await, Ok(None));
+        keep(store, [NoteChange::Drop(hold("b"))]).await;
+        assert_eq!(store.insert(vec![admitted]).await, Ok(vec![Inserted::New]));
+        // What replaces another needs no room, and what is over leaves some.
+        keep(store, [note("a", 4)]).await;
+        keep(store, [note("late", 100_000), note("later", 100_000), note("latest", 100_000)]).await;
+    }
+    .boxed()
+}
+
+pub(crate) fn a_secret_stays_with_its_store(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let (store, other) = (given.store(), given.another(Bounds { live: 1, ended: 1, notes: 1 }));
+        let secret = store.recover(at(0), None).await.unwrap().secret;
+        insert(store, 1).await;
+        let of_one = store.recover(at(0), Some("nobody@contoso.example".into())).await.unwrap().secret;
+        assert_eq!(of_one, secret);
+        assert_ne!(other.store.recover(at(0), None).await.unwrap().secret, secret);
+        assert_ne!(secret, mailweir::store::KeySecret::default());
+    }
+    .boxed()
+}
