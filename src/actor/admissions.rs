@@ -1,10 +1,11 @@
 //! Admission keys: one operation per key and cooldown, however often the button is pressed.
 //!
 //! A repeat gets the ticket of the operation that came first, as if it had been that one: whoever repeats learns
-//! nothing, and nothing is stored. The keys live with the mailbox's actor, which stays while one of them counts; a
-//! restart of the process forgets them, and above the bound the one that ends first is forgotten.
+//! nothing, and nothing is stored. Keys are here and in the store as keyed hashes only. They live with the mailbox's
+//! actor, which stays while one of them counts; each is stored with its operation, and read back at the start. Above the
+//! bound the one that ends first is forgotten here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use fnv::FnvHashMap;
@@ -12,7 +13,7 @@ use fnv::FnvHashMap;
 use super::entrance::Handed;
 use crate::engine::mailbox::Outcome;
 use crate::engine::{OperationKey, Timestamp};
-use crate::submission::AdmissionKey;
+use crate::store::KeyHash;
 
 /// Keys that count at once in one mailbox, at most.
 const KEYS_MAX: usize = 100_000;
@@ -21,9 +22,9 @@ pub(crate) const REPEATS_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Admissions {
-    by_key: HashMap<Arc<str>, Admission>,
-    by_operation: FnvHashMap<OperationKey, Arc<str>>,
-    ends: BTreeMap<(Timestamp, OperationKey), Arc<str>>,
+    by_key: HashMap<KeyHash, Admission>,
+    by_operation: FnvHashMap<OperationKey, KeyHash>,
+    ends: BTreeSet<(Timestamp, KeyHash)>,
     released: Vec<Handed>,
     /// Repeats that wait, and released ones.
     waiting: usize,
@@ -32,10 +33,20 @@ pub(crate) struct Admissions {
 /// The operation that a key has admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    pub(crate) operation: OperationKey,
     pub(crate) id: Arc<str>,
+    /// Its number, unless only its row tells.
+    pub(crate) operation: Option<OperationKey>,
     pub(crate) stage: Stage,
-    end: (Timestamp, OperationKey),
+    until: Timestamp,
+}
+
+/// A key that an earlier life of this mailbox has stored.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) hash: KeyHash,
+    /// The operation it admitted.
+    pub(crate) id: Arc<str>,
+    pub(crate) until: Timestamp,
 }
 
 #[derive(Debug)]
@@ -44,20 +55,22 @@ pub(crate) enum Stage {
     Storing(Vec<Handed>),
     /// It is live.
     Live,
+    /// An earlier life admitted it, and it was not live at the start: its row tells.
+    Past,
     /// It has come to an end.
     Over(Outcome),
 }
 
 impl Admissions {
     /// What a key has admitted, while it counts.
-    pub(crate) fn find(&mut self, now: Timestamp, key: &str) -> Option<&mut Admission> {
+    pub(crate) fn find(&mut self, now: Timestamp, key: KeyHash) -> Option<&mut Admission> {
         self.expire(now);
-        self.by_key.get_mut(key)
+        self.by_key.get_mut(&key)
     }
 
     /// Has a repeat wait until what its key has admitted is stored; gives it back when too many wait.
-    pub(crate) fn wait(&mut self, repeat: Box<Handed>, key: &str) -> Result<(), Box<Handed>> {
-        match self.by_key.get_mut(key).map(|admission| &mut admission.stage) {
+    pub(crate) fn wait(&mut self, repeat: Box<Handed>, key: KeyHash) -> Result<(), Box<Handed>> {
+        match self.by_key.get_mut(&key).map(|admission| &mut admission.stage) {
             Some(Stage::Storing(waiting)) if self.waiting < REPEATS_MAX => {
                 self.waiting += 1;
                 waiting.push(*repeat);
@@ -74,14 +87,35 @@ impl Admissions {
     }
 
     /// A key admits an operation, which is to be stored.
-    pub(crate) fn open(&mut self, now: Timestamp, admission: &AdmissionKey, operation: OperationKey, id: Arc<str>) {
+    pub(crate) fn open(&mut self, key: KeyHash, until: Timestamp, operation: OperationKey, id: Arc<str>) {
+        self.insert(key, Admission { id, operation: Some(operation), stage: Stage::Storing(Vec::new()), until });
+        self.by_operation.insert(operation, key);
+    }
+
+    /// Takes up the keys of an earlier life that are not here; `live` tells which of their operations are.
+    pub(crate) fn restore(
+        &mut self,
+        now: Timestamp,
+        kept: impl Iterator<Item = Kept>,
+        live: impl Fn(&str) -> Option<OperationKey>,
+    ) {
+        for Kept { hash, id, until } in kept {
+            if until <= now || self.by_key.contains_key(&hash) {
+                continue;
+            }
+            let operation = live(&id);
+            let stage = if operation.is_some() { Stage::Live } else { Stage::Past };
+            self.insert(hash, Admission { id, operation, stage, until });
+            self.by_operation.extend(operation.map(|operation| (operation, hash)));
+        }
+    }
+
+    fn insert(&mut self, key: KeyHash, admission: Admission) {
         if self.by_key.len() >= KEYS_MAX {
             self.forget_first();
         }
-        let (key, end) = (&admission.key, (now.after(admission.cooldown), operation));
-        self.by_key.insert(Arc::clone(key), Admission { operation, id, stage: Stage::Storing(Vec::new()), end });
-        self.by_operation.insert(operation, Arc::clone(key));
-        self.ends.insert(end, Arc::clone(key));
+        self.ends.insert((admission.until, key));
+        self.by_key.insert(key, admission);
     }
 
     /// The operation is stored, as `stored` where its id was known before. Returns the repeats that waited.
@@ -94,7 +128,7 @@ impl Admissions {
         let Some(key) = self.by_operation.remove(&operation) else { return Vec::new() };
         let Some(admission) = self.by_key.get_mut(&key) else { return Vec::new() };
         self.by_operation.insert(stored, key);
-        admission.operation = stored;
+        admission.operation = Some(stored);
         let stage = outcome.map_or(Stage::Live, Stage::Over);
         let before = std::mem::replace(&mut admission.stage, stage);
         self.waited(before)
@@ -102,9 +136,9 @@ impl Admissions {
 
     /// It was not stored: the key is free. Returns the repeats that waited.
     pub(crate) fn failed(&mut self, operation: OperationKey) -> Vec<Handed> {
-        let admission = self.by_operation.remove(&operation).and_then(|key| self.by_key.remove(&key));
-        let Some(admission) = admission else { return Vec::new() };
-        self.ends.remove(&admission.end);
+        let Some(key) = self.by_operation.remove(&operation) else { return Vec::new() };
+        let Some(admission) = self.by_key.remove(&key) else { return Vec::new() };
+        self.ends.remove(&(admission.until, key));
         self.waited(admission.stage)
     }
 
@@ -130,7 +164,7 @@ impl Admissions {
     }
 
     fn expire(&mut self, now: Timestamp) {
-        while self.ends.first_key_value().is_some_and(|((until, _), _)| *until <= now) {
+        while self.ends.first().is_some_and(|(until, _)| *until <= now) {
             self.forget_first();
         }
     }
@@ -138,7 +172,9 @@ impl Admissions {
     fn forget_first(&mut self) {
         let Some((_, key)) = self.ends.pop_first() else { return };
         let Some(admission) = self.by_key.remove(&key) else { return };
-        self.by_operation.remove(&admission.operation);
+        if let Some(operation) = admission.operation {
+            self.by_operation.remove(&operation);
+        }
         if let Stage::Storing(waiting) = admission.stage {
             // A cooldown shorter than a write to the store: the repeats are submissions like any other then.
             self.released.extend(waiting);

@@ -7,6 +7,7 @@ use super::admissions::{REPEATS_MAX, Stage};
 use super::desk::{Entry, Flight};
 use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 use super::journal::Newcomer;
+use super::kept;
 use super::mailbox::{MailboxActor, Mode};
 use super::permit::{PermitError, TryAcquire};
 use super::ticket::Ticket;
@@ -14,7 +15,7 @@ use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationKey};
-use crate::store::NewOperation;
+use crate::store::{KeyHash, NewOperation};
 use crate::submission::SubmitError;
 
 /// When to repeat again after too many waited: a store that works has answered by then.
@@ -42,7 +43,9 @@ impl MailboxActor {
     }
 
     pub(super) fn take_in(&mut self, handed: Box<Handed>) {
-        let Some(handed) = self.unless_repeated(handed) else { return };
+        let key = handed.submission.admission.as_ref();
+        let key = key.map(|admission| self.world.secret.hash(self.seat.id(), &admission.key));
+        let Some(handed) = self.unless_repeated(handed, key) else { return };
         let operation = self.operation_of(&handed);
         let coming = self.journal.coming(operation.lane);
         let wait_max = handed.submission.wait_max;
@@ -50,9 +53,11 @@ impl MailboxActor {
         if let Some(Err(refusal)) = checked {
             return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
         }
-        if let Some(admission) = &handed.submission.admission {
-            self.admissions.open(self.now, admission, operation.key, Arc::clone(&handed.id));
-        }
+        let note = key.zip(handed.submission.admission.as_ref()).map(|(key, admission)| {
+            let until = self.now.after(admission.cooldown);
+            self.admissions.open(key, until, operation.key, Arc::clone(&handed.id));
+            kept::admission(self.seat.id(), key, &handed.id, (self.now, until))
+        });
         let new = NewOperation {
             key: operation.key,
             id: Arc::clone(&handed.id),
@@ -66,7 +71,7 @@ impl MailboxActor {
             not_before: operation.not_before,
             deadline: operation.deadline,
             email: handed.submission.email.clone(),
-            note: None,
+            note,
         };
         self.journal.insert(Newcomer { handed, operation }, new);
     }
@@ -77,23 +82,26 @@ impl MailboxActor {
     }
 
     /// Answers a repeat under an admission key that counts; gives any other submission back.
-    fn unless_repeated(&mut self, handed: Box<Handed>) -> Option<Box<Handed>> {
-        let Some(key) = handed.submission.admission.as_ref().map(|admission| &admission.key) else {
-            return Some(handed);
-        };
+    fn unless_repeated(&mut self, handed: Box<Handed>, key: Option<KeyHash>) -> Option<Box<Handed>> {
+        let Some(key) = key else { return Some(handed) };
         let Some(admission) = self.admissions.find(self.now, key) else { return Some(handed) };
         if matches!(admission.stage, Stage::Storing(_)) {
-            let key = Arc::clone(key);
-            if let Err(handed) = self.admissions.wait(handed, &key) {
-                let (lane, depth_max, retry_after) = (handed.submission.lane, REPEATS_MAX, REPEATS_RETRY_AFTER);
-                handed.refuse(|submission| SubmitError::QueueFull { lane, depth_max, retry_after, submission });
+            if let Err(handed) = self.admissions.wait(handed, key) {
+                too_many(handed);
             }
             return None;
         }
-        let ticket = self.desk.subscribe(admission.operation).unwrap_or_else(|| {
+        if matches!(admission.stage, Stage::Past) && self.journal.looking_up(&admission.id) >= REPEATS_MAX {
+            too_many(handed);
+            return None;
+        }
+        let ticket = admission.operation.and_then(|operation| self.desk.subscribe(operation)).unwrap_or_else(|| {
             let (ticket, outcome) = Ticket::open(Arc::clone(&admission.id));
-            if let Stage::Over(over) = &admission.stage {
-                drop(outcome.send(over.clone()));
+            match &admission.stage {
+                Stage::Over(over) => drop(outcome.send(over.clone())),
+                // Its row tells, unless that has been forgotten.
+                Stage::Past => self.journal.look_up(Arc::clone(&admission.id), vec![outcome]),
+                Stage::Storing(_) | Stage::Live => {}
             }
             ticket
         });
@@ -154,6 +162,11 @@ impl MailboxActor {
             attempts: 0,
         }
     }
+}
+
+fn too_many(repeat: Box<Handed>) {
+    let (lane, depth_max, retry_after) = (repeat.submission.lane, REPEATS_MAX, REPEATS_RETRY_AFTER);
+    repeat.refuse(|submission| SubmitError::QueueFull { lane, depth_max, retry_after, submission });
 }
 
 fn refuse(reply: PermitReply, refusal: Refusal) {

@@ -3,8 +3,7 @@
 //! An engine that was passivated lies here while a charge in it counts; without that a mailbox could win a fresh budget
 //! by being quiet. One that is blank is dropped: looked at a few at a time, so that no departure walks them all. Ids are
 //! callers' input, so there is a bound, and what lies here longest is dropped above it. As long as its charges could
-//! count, a mailbox that is not here is then read back from the store before it sends. That loses what the store does
-//! not have, as a restart of the process does: permits' charges and the breaker.
+//! count, a mailbox that is not here is then read back from the store before it sends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,8 +49,11 @@ impl Aside {
         }
         while self.laid.len() > self.max {
             let Some((number, id)) = self.oldest.pop_front() else { return };
-            if self.is_laid(number, &id) {
-                self.laid.remove(&id);
+            if self.is_laid(number, &id)
+                && let Some(Laid { origin: Origin::Recovered(recovery), .. }) = self.laid.remove(&id)
+            {
+                let notes = recovery.notes.iter().map(|note| note.until);
+                self.forgotten_until = notes.fold(self.forgotten_until, Ord::max);
             }
         }
     }
@@ -91,6 +93,7 @@ impl Laid {
             Origin::Recovered(recovery) if recovery.operations.is_empty() => {
                 let horizon = now.before(reach());
                 recovery.attempts.iter().all(|attempt| attempt.claimed_at < horizon)
+                    && recovery.notes.iter().all(|note| note.until <= now)
             }
             Origin::Recovered(_) | Origin::Held => false,
             Origin::Lost => self.at < now.before(reach()),

@@ -2,7 +2,7 @@
 //!
 //! It lives beside the engine, not in it, so tickets survive when an engine is rebuilt.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -13,16 +13,11 @@ use crate::email::Email;
 use crate::engine::mailbox::{Hold, HoldTarget, Outcome};
 use crate::engine::operation::KeyMap;
 use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
-use crate::store::{AttemptRecord, OperationRecord};
-
-/// Ended permits that are remembered for a rebuilt engine, at most. Limits bound what can matter far below it.
-const PERMITS_MAX: usize = 100_000;
+use crate::store::{OperationRecord, PermitNote};
 
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     entries: KeyMap<Entry>,
-    /// Permits have no attempt rows, so their charges are remembered here for a rebuilt engine.
-    permits: VecDeque<AttemptRecord>,
     airborne: u64,
 }
 
@@ -37,6 +32,8 @@ pub(crate) struct Entry {
     /// The attempt under way, or the last one.
     pub(crate) attempt: u32,
     pub(crate) flight: Flight,
+    /// When the charge of a permit began.
+    pub(crate) claimed_at: Timestamp,
     /// A rebuilt engine took the attempt under way for unknown. Its answer may still tell; until then the ticket waits.
     pub(crate) unknown_owed: bool,
 }
@@ -113,7 +110,6 @@ impl Desk {
     /// Gives back room that nothing needs.
     pub(crate) fn shrink(&mut self) {
         self.entries.shrink_to_fit();
-        self.permits.shrink_to_fit();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -193,36 +189,6 @@ impl Desk {
         }
     }
 
-    /// Remembers what a permit took, for a rebuilt engine.
-    pub(crate) fn remember_permit(
-        &mut self,
-        mailbox: &Arc<str>,
-        key: OperationKey,
-        since: Timestamp,
-        until: Timestamp,
-    ) {
-        let Some(entry) = self.entries.get(&key) else { return };
-        if self.permits.len() >= PERMITS_MAX {
-            self.permits.pop_front();
-        }
-        self.permits.push_back(entry.attempt_record(mailbox, key, since, Some(until)));
-    }
-
-    /// What permits took since `since`: ended ones, then those under way.
-    pub(crate) fn permit_attempts(&mut self, mailbox: &Arc<str>, since: Timestamp) -> Vec<AttemptRecord> {
-        while self.permits.front().is_some_and(|permit| permit.claimed_at < since) {
-            self.permits.pop_front();
-        }
-        let airborne = self.entries.iter().filter(|(_, entry)| !entry.is_operation());
-        let airborne = airborne.filter_map(|(key, entry)| match entry.flight {
-            Flight::Airborne(at) => Some(entry.attempt_record(mailbox, *key, at, None)),
-            _ => None,
-        });
-        let mut airborne: Vec<_> = airborne.collect();
-        airborne.sort_unstable_by_key(|attempt| attempt.key);
-        self.permits.iter().cloned().chain(airborne).collect()
-    }
-
     /// Requests for permits that have not been granted, oldest first.
     pub(crate) fn waiting_permits(&self) -> Vec<OperationKey> {
         let waiting = self.entries.iter().filter(|(_, entry)| entry.who.is_waiting_permit());
@@ -268,6 +234,17 @@ impl Entry {
         matches!(self.who, Who::Operation(_))
     }
 
+    /// What a permit takes from `claimed_at` on.
+    pub(crate) fn permit_note(
+        &self,
+        key: OperationKey,
+        claimed_at: Timestamp,
+        finished_at: Option<Timestamp>,
+    ) -> PermitNote {
+        let (lane, tenant, cost) = (self.lane, self.tenant.clone(), self.cost);
+        PermitNote { key, lane, tenant, cost, claimed_at, finished_at }
+    }
+
     /// The entry of an operation that has just been stored.
     pub(crate) fn stored(id: Arc<str>, operation: &Operation, email: Email, waiting: oneshot::Sender<Outcome>) -> Self {
         Self { email: Some(email), who: Who::Operation(Listeners::One(waiting)), ..Self::of(id, operation) }
@@ -288,6 +265,7 @@ impl Entry {
             email: None,
             attempt: 0,
             flight: Flight::Grounded,
+            claimed_at: Timestamp::EPOCH,
             unknown_owed: false,
         }
     }
@@ -303,26 +281,8 @@ impl Entry {
             email: None,
             attempt: record.rows,
             flight: Flight::Grounded,
+            claimed_at: Timestamp::EPOCH,
             unknown_owed: false,
-        }
-    }
-
-    fn attempt_record(
-        &self,
-        mailbox: &Arc<str>,
-        key: OperationKey,
-        claimed_at: Timestamp,
-        finished_at: Option<Timestamp>,
-    ) -> AttemptRecord {
-        AttemptRecord {
-            key,
-            attempt: self.attempt,
-            mailbox: Arc::clone(mailbox),
-            lane: self.lane,
-            tenant: self.tenant.clone(),
-            cost: self.cost,
-            claimed_at,
-            finished_at,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Operators' holds and trips that are in force.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::notes::{Note, Notes};
@@ -21,6 +22,32 @@ pub enum HoldScope {
     Campaign(Arc<str>),
     /// One operation, by its id.
     Operation(Arc<str>),
+}
+
+impl fmt::Display for HoldScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Mailbox(id) => write!(f, "mailbox:{id}"),
+            Self::Tenant(id) => write!(f, "tenant:{id}"),
+            Self::Campaign(id) => write!(f, "campaign:{id}"),
+            Self::Operation(id) => write!(f, "operation:{id}"),
+        }
+    }
+}
+
+impl HoldScope {
+    /// The scope that is printed as `text`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':') {
+            None if text == "all" => Some(Self::All),
+            Some(("mailbox", id)) => Some(Self::Mailbox(id.into())),
+            Some(("tenant", id)) => Some(Self::Tenant(id.into())),
+            Some(("campaign", id)) => Some(Self::Campaign(id.into())),
+            Some(("operation", id)) => Some(Self::Operation(id.into())),
+            _ => None,
+        }
+    }
 }
 
 /// One hold in force.

@@ -12,7 +12,6 @@ use super::past;
 use super::shared::SharedActor;
 use super::supervisor::{Errand, Supervisor};
 use super::world::World;
-use crate::engine::shared::Shared;
 use crate::store::Recovery;
 
 /// Starts the actors on a thread of their own. They run until [`World::stop`] is cancelled.
@@ -49,12 +48,9 @@ pub(crate) async fn on_current_thread(world: Arc<World>, recovery: Recovery) -> 
 }
 
 async fn run(world: Arc<World>, recovery: Recovery, ready: oneshot::Sender<std::io::Result<()>>) {
-    let mut shared = Shared::new(world.settings.load().shared());
-    let past = recovery.attempts.iter().map(|record| (record.tenant.clone(), past::attempt(record)));
-    shared.restore(world.clock.now(), past);
-    let shared = SharedActor::new(Arc::clone(&world), shared).start();
+    let shared = SharedActor::restored(Arc::clone(&world), &recovery).start();
     world.shared.bell().attach(shared.clone().recipient());
-    for id in past::mailboxes(&recovery.operations) {
+    for id in past::mailboxes(&recovery, world.clock.now()) {
         let seat = world.directory.enter_recovered(&id);
         world.supervisor.push(Errand::Start(seat));
     }
@@ -76,6 +72,11 @@ fn by_mailbox(recovery: Recovery) -> HashMap<Arc<str>, Recovery> {
     }
     for attempt in recovery.attempts {
         by_mailbox.entry(Arc::clone(&attempt.mailbox)).or_default().attempts.push(attempt);
+    }
+    for note in recovery.notes {
+        if let Some(mailbox) = &note.key.mailbox {
+            by_mailbox.entry(Arc::clone(mailbox)).or_default().notes.push(note);
+        }
     }
     by_mailbox
 }

@@ -13,7 +13,7 @@ use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::{Input, Record};
 use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
-use crate::store::{Claim, Inserted, StoreError};
+use crate::store::{Claim, Inserted, NoteChange, StoreError};
 use crate::submission::SubmitError;
 use crate::telemetry::{EventKind, StorePolicy};
 
@@ -67,11 +67,12 @@ impl MailboxActor {
     }
 
     fn on_settled(&mut self, key: OperationKey, answer: Answer) {
-        let Some(since) = self.desk.land(key, 0) else { return };
+        if self.desk.land(key, 0).is_none() {
+            return;
+        }
         self.count_drained(&answer);
-        self.desk.remember_permit(self.seat.id(), key, since, self.now);
-        self.desk.remove(key);
         self.step(Input::Finished { key, answer });
+        self.desk.remove(key);
     }
 
     fn count_drained(&mut self, answer: &Answer) {
@@ -98,9 +99,14 @@ impl MailboxActor {
     }
 
     pub(super) fn on_written(&mut self, written: Written) {
+        let kept = written.notes.as_ref().is_none_or(|(_, result)| result.is_ok());
+        if let Some((notes, result)) = written.notes {
+            self.on_kept(&notes, written.permits, &result);
+        }
         if let Some((records, result)) = written.records {
             match result {
-                Ok(()) => self.store_recovered(),
+                Ok(()) if kept => self.store_recovered(),
+                Ok(()) => {}
                 Err(error) => self.on_not_recorded(records, &error),
             }
         }
@@ -112,6 +118,21 @@ impl MailboxActor {
         }
         if let Some((lookups, answer)) = written.lookups {
             self.on_found(lookups, answer);
+        }
+    }
+
+    fn on_kept(&mut self, notes: &[NoteChange], permits: Vec<OperationKey>, result: &Result<(), StoreError>) {
+        self.on_charged(permits, result);
+        let Err(error) = result else { return };
+        self.store_degraded();
+        match error {
+            // The rest goes on; what is new is not remembered.
+            StoreError::Full { .. } => {}
+            error if error.is_retryable() => self.journal.keep_notes(notes, self.now),
+            _ => {
+                self.journal.keep_notes_until_told(notes, self.now);
+                self.hold_for_store();
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! One mailbox's way to the store: what one turn produced goes in one call, and one call is under way at a time.
 //!
 //! While a call runs, the next batch gathers behind it, so a slow store gets larger batches instead of more calls, and
-//! what is written stays in order: records, then claims, then inserts. A store that answers at the first poll (memory)
+//! what is written stays in order: records, then notes, then claims, then inserts. A store that answers at the first poll (memory)
 //! never leaves the actor's turn. Records that could not be written are kept and written again before anything newer;
-//! claims and inserts fail to their askers, who know what to do.
+//! claims and inserts fail to their askers, who know what to do. Notes are as records,
+//! but for those that a store has no room for, which are let go: a breaker that is not remembered must not stop the rest.
 //!
 //! What has to be read of an operation is read last, when the records of the call are written: a row that is read
 //! before the record of its end is an old one.
@@ -14,13 +15,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture, try_join_all};
+use tokio::sync::oneshot;
 
 use super::entrance::Handed;
-use super::lookup::{Lookup, Lookups};
+use super::lookup::Lookups;
 use crate::email::Email;
-use crate::engine::mailbox::Record;
+use crate::engine::mailbox::{Outcome, Record};
 use crate::engine::{Lane, Operation, OperationKey, Timestamp};
-use crate::store::{Claim, Inserted, NewOperation, OperationRecord, Store, StoreError};
+use crate::store::{Claim, Inserted, NewOperation, NoteBody, NoteChange, OperationRecord, Store, StoreError};
 
 /// Pause before records are written again.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
@@ -36,6 +38,9 @@ pub(crate) struct Newcomer {
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) records: Option<Answered<Arc<[Record]>, ()>>,
+    pub(crate) notes: Option<Answered<Arc<[NoteChange]>, ()>>,
+    /// Permits whose charges are among the notes.
+    pub(crate) permits: Vec<OperationKey>,
     pub(crate) claims: Option<Answered<Vec<Claim>, Vec<Option<Email>>>>,
     pub(crate) inserts: Option<Answered<Vec<Newcomer>, Vec<Inserted>>>,
     pub(crate) lookups: Option<Answered<Lookups, Vec<Option<OperationRecord>>>>,
@@ -66,9 +71,13 @@ impl std::fmt::Debug for Call {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     records: Vec<Record>,
+    notes: Vec<NoteChange>,
+    permits: Vec<OperationKey>,
     claims: Vec<Claim>,
     inserts: Vec<(Newcomer, NewOperation)>,
     lookups: Lookups,
+    /// Notes that were not written. They go before newer ones.
+    failed_notes: Vec<NoteChange>,
     /// Records that were not written. They go first.
     failed: Option<Arc<[Record]>>,
     /// After a failure: when the store is called again.
@@ -80,6 +89,17 @@ pub(crate) struct Journal {
 impl Journal {
     pub(crate) fn record(&mut self, record: Record) {
         self.records.push(record);
+    }
+
+    /// Keeps or forgets a note.
+    pub(crate) fn note(&mut self, change: NoteChange) {
+        self.notes.push(change);
+    }
+
+    /// Keeps the charge of a permit, which waits for that.
+    pub(crate) fn permit(&mut self, key: OperationKey, change: NoteChange) {
+        self.notes.push(change);
+        self.permits.push(key);
     }
 
     pub(crate) fn claim(&mut self, claim: Claim) {
@@ -99,6 +119,7 @@ impl Journal {
     /// Forgets claims that no call has taken up: nothing was sent on them.
     pub(crate) fn drop_claims(&mut self) {
         self.claims.clear();
+        self.permits.clear();
     }
 
     /// Submissions that wait for their insert and are not in a call yet.
@@ -116,6 +137,9 @@ impl Journal {
     /// Gives back room that nothing needs.
     pub(crate) fn shrink(&mut self) {
         self.records.shrink_to_fit();
+        self.notes.shrink_to_fit();
+        self.permits.shrink_to_fit();
+        self.failed_notes.shrink_to_fit();
         self.claims.shrink_to_fit();
         self.inserts.shrink_to_fit();
     }
@@ -126,12 +150,16 @@ impl Journal {
     }
 
     fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.claims.is_empty() && self.inserts.is_empty() && self.lookups.is_empty()
+        self.records.is_empty()
+            && self.notes.is_empty()
+            && self.claims.is_empty()
+            && self.inserts.is_empty()
+            && self.lookups.is_empty()
     }
 
     /// Whether the last call failed, or records of an earlier one are not written yet.
     pub(crate) const fn is_failing(&self) -> bool {
-        self.failed.is_some() || self.retry_at.is_some()
+        self.failed.is_some() || !self.failed_notes.is_empty() || self.retry_at.is_some()
     }
 
     /// When the store is called again after a failure.
@@ -142,15 +170,15 @@ impl Journal {
     /// Writes what has gathered, if no call is under way. After a failure everything waits for its instant, so that a
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
-        let idle = self.is_empty() && self.failed.is_none();
+        let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty();
         if self.busy || idle || self.retry_at.is_some_and(|at| at > now) {
             return Flush::Nothing;
         }
         self.retry_at = None;
         let (newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
-        let records = self.take_records();
+        let (records, notes, permits) = (self.take_records(), self.take_notes(), std::mem::take(&mut self.permits));
         let (claims, lookups) = (std::mem::take(&mut self.claims), std::mem::take(&mut self.lookups));
-        let batch = Batch { records, claims, newcomers, inserts, lookups };
+        let batch = Batch { records, notes, permits, claims, newcomers, inserts, lookups };
         let mut call = batch.write(Arc::clone(store)).boxed();
         match (&mut call).now_or_never() {
             Some(written) => Flush::Done(Box::new(written)),
@@ -177,6 +205,23 @@ impl Journal {
         (self.failed, self.retry_at) = (Some(records), Some(now.after(RECORD_RETRY)));
     }
 
+    /// Keeps notes that could not be written, and writes them again in a while. Not charges of permits that wait: whoever
+    /// waits is told, and asks again.
+    pub(crate) fn keep_notes(&mut self, notes: &[NoteChange], now: Timestamp) {
+        let waits = |change: &&NoteChange| match change {
+            NoteChange::Keep(note) => matches!(&note.body, NoteBody::Permit(permit) if permit.finished_at.is_none()),
+            NoteChange::Drop(_) => false,
+        };
+        self.failed_notes.extend(notes.iter().filter(|change| !waits(change)).cloned());
+        self.retry_at.get_or_insert(now.after(RECORD_RETRY));
+    }
+
+    /// Keeps what the store will not take until a person mends it: nothing is called until then.
+    pub(crate) fn keep_notes_until_told(&mut self, notes: &[NoteChange], now: Timestamp) {
+        self.keep_notes(notes, now);
+        self.retry_at = Some(Timestamp::NEVER);
+    }
+
     /// Keeps records that the store will not take until a person mends it: nothing is called until then.
     pub(crate) fn keep_until_told(&mut self, records: Arc<[Record]>) {
         (self.failed, self.retry_at) = (Some(records), Some(Timestamp::NEVER));
@@ -188,17 +233,25 @@ impl Journal {
     }
 
     /// Has the row of an operation read, after whatever is to be written now.
-    pub(crate) fn look_up(&mut self, key: OperationKey, lookup: Lookup) {
-        match self.lookups.get_mut(&key) {
-            Some(same) => same.waiting.extend(lookup.waiting),
-            None => drop(self.lookups.insert(key, lookup)),
-        }
+    pub(crate) fn look_up(&mut self, id: Arc<str>, waiting: Vec<oneshot::Sender<Outcome>>) {
+        self.lookups.entry(id).or_default().extend(waiting);
+    }
+
+    /// How many wait for the row of an operation.
+    pub(crate) fn looking_up(&self, id: &str) -> usize {
+        self.lookups.get(id).map_or(0, Vec::len)
     }
 
     /// Has them read again in a while.
     pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
         self.retry_at.get_or_insert(now.after(RECORD_RETRY));
-        lookups.into_iter().for_each(|(key, lookup)| self.look_up(key, lookup));
+        lookups.into_iter().for_each(|(id, waiting)| self.look_up(id, waiting));
+    }
+
+    fn take_notes(&mut self) -> Option<Arc<[NoteChange]>> {
+        let (failed, notes) = (std::mem::take(&mut self.failed_notes), std::mem::take(&mut self.notes));
+        let all: Vec<NoteChange> = failed.into_iter().chain(notes).collect();
+        (!all.is_empty()).then(|| all.into())
     }
 
     fn take_records(&mut self) -> Option<Arc<[Record]>> {
@@ -214,6 +267,8 @@ impl Journal {
 /// What one call takes to the store.
 struct Batch {
     records: Option<Arc<[Record]>>,
+    notes: Option<Arc<[NoteChange]>>,
+    permits: Vec<OperationKey>,
     claims: Vec<Claim>,
     newcomers: Vec<Newcomer>,
     inserts: Vec<NewOperation>,
@@ -222,10 +277,11 @@ struct Batch {
 
 impl Batch {
     async fn write(self, store: Arc<dyn Store>) -> Written {
-        let Self { records, claims, newcomers, inserts, lookups } = self;
+        let Self { records, notes, permits, claims, newcomers, inserts, lookups } = self;
         let (claims_sent, inserts_sent) = (!claims.is_empty(), !inserts.is_empty());
-        let (recorded, claimed, inserted) = futures::join!(
+        let (recorded, kept, claimed, inserted) = futures::join!(
             OptionFuture::from(records.clone().map(|batch| guard(|| store.record(batch)))),
+            OptionFuture::from(notes.clone().map(|batch| guard(|| store.keep(batch)))),
             OptionFuture::from(claims_sent.then(|| guard(|| store.claim(claims.clone())))),
             OptionFuture::from(inserts_sent.then(|| guard(|| store.insert(inserts)))),
         );
@@ -233,10 +289,12 @@ impl Batch {
             _ if lookups.is_empty() => None,
             // What would be read now would be old.
             Some(Err(error)) if !error.is_contradiction() => Some(Err(error.clone())),
-            _ => Some(try_join_all(lookups.values().map(|lookup| guard(|| store.operation(&lookup.id)))).await),
+            _ => Some(try_join_all(lookups.keys().map(|id| guard(|| store.operation(id)))).await),
         };
         Written {
             records: records.zip(recorded),
+            notes: notes.zip(kept),
+            permits,
             claims: claimed.map(|answer| (claims, answer)),
             inserts: inserted.map(|answer| (newcomers, answer)),
             lookups: found.map(|answer| (lookups, answer)),

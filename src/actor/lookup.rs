@@ -13,24 +13,17 @@ use super::desk::{Entry, Who};
 use super::mailbox::MailboxActor;
 use super::past;
 use super::ticket::Ticket;
-use crate::engine::OperationKey;
 use crate::engine::mailbox::{Input, Outcome};
 use crate::store::{OperationRecord, StoreError};
 
-/// An operation whose row is to be read, and those who wait for its outcome.
-#[derive(Debug)]
-pub(crate) struct Lookup {
-    pub(crate) id: Arc<str>,
-    pub(crate) waiting: Vec<oneshot::Sender<Outcome>>,
-}
+/// Those who wait for the outcome of an operation.
+type Waiting = Vec<oneshot::Sender<Outcome>>;
 
-/// What is to be read, one entry per operation however many ask.
-pub(crate) type Lookups = BTreeMap<OperationKey, Lookup>;
+/// Ids of operations whose rows are to be read, one entry each however many ask, and those who wait.
+pub(crate) type Lookups = BTreeMap<Arc<str>, Waiting>;
 
-impl Lookup {
-    fn tell(self, outcome: &Outcome) {
-        self.waiting.into_iter().for_each(|listener| drop(listener.send(outcome.clone())));
-    }
+fn tell(waiting: Waiting, outcome: &Outcome) {
+    waiting.into_iter().for_each(|listener| drop(listener.send(outcome.clone())));
 }
 
 impl MailboxActor {
@@ -42,7 +35,7 @@ impl MailboxActor {
         let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
         match past::outcome(record) {
             Some(outcome) => drop(waiting.send(outcome)),
-            None => self.journal.look_up(record.key, Lookup { id: Arc::clone(&record.id), waiting: vec![waiting] }),
+            None => self.journal.look_up(Arc::clone(&record.id), vec![waiting]),
         }
         ticket
     }
@@ -50,10 +43,10 @@ impl MailboxActor {
     pub(super) fn on_found(&mut self, lookups: Lookups, answer: Result<Vec<Option<OperationRecord>>, StoreError>) {
         match answer {
             Ok(found) => {
-                for ((key, lookup), record) in lookups.into_iter().zip(found) {
+                for (waiting, record) in lookups.into_values().zip(found) {
                     // Without a row there is nothing to tell: dropping the senders says so.
                     if let Some(record) = record {
-                        self.tell_or_adopt(key, lookup, &record);
+                        self.tell_or_adopt(waiting, &record);
                     }
                 }
             }
@@ -68,27 +61,27 @@ impl MailboxActor {
         }
     }
 
-    fn tell_or_adopt(&mut self, key: OperationKey, lookup: Lookup, record: &OperationRecord) {
-        if let Some(entry) = self.desk.get_mut(key) {
+    fn tell_or_adopt(&mut self, waiting: Waiting, record: &OperationRecord) {
+        if let Some(entry) = self.desk.get_mut(record.key) {
             // Taken up again meanwhile, by a rebuild.
-            return entry.listen(lookup.waiting);
+            return entry.listen(waiting);
         }
         match past::outcome(record) {
             Some(outcome) => {
-                self.admissions.concluded(key, &outcome);
-                lookup.tell(&outcome);
+                self.admissions.concluded(record.key, &outcome);
+                tell(waiting, &outcome);
             }
             // Never attempted, so its insert was done and the answer lost. Without an engine, the next one takes up
             // every live operation of the store.
-            None if record.rows == 0 || self.engine.is_none() => self.adopt(record, lookup),
+            None if record.rows == 0 || self.engine.is_none() => self.adopt(record, waiting),
             // It was attempted and this actor has done with it, yet the store took no record of its end.
-            None => lookup.tell(&Outcome::Unknown),
+            None => tell(waiting, &Outcome::Unknown),
         }
     }
 
-    fn adopt(&mut self, record: &OperationRecord, lookup: Lookup) {
+    fn adopt(&mut self, record: &OperationRecord, waiting: Waiting) {
         let mut entry = Entry::recovered(record);
-        entry.listen(lookup.waiting);
+        entry.listen(waiting);
         self.desk.insert(record.key, entry);
         self.step(Input::Enqueue(past::operation(record)));
     }
@@ -96,7 +89,7 @@ impl MailboxActor {
 
 impl Entry {
     /// Adds those who wait for the outcome.
-    fn listen(&mut self, listeners: Vec<oneshot::Sender<Outcome>>) {
+    fn listen(&mut self, listeners: Waiting) {
         if let Who::Operation(waiting) = &mut self.who {
             listeners.into_iter().for_each(|listener| waiting.add(listener));
         }

@@ -1,8 +1,8 @@
 //! What operators have ordered and is in force, each with its end: for people, and for engines built later.
 //!
 //! The engines obey; this remembers, because an engine that is rebuilt knows nothing of what a person said, and because
-//! reasons are for people: they are in no event and in no engine. Notes live with the process: they end by themselves,
-//! and a restart is an operator's act too.
+//! reasons are for people: they are in no event and in no engine. Each is in the store before its order
+//! is answered, and is read back at the start.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +41,11 @@ impl<N: Note> Notes<N> {
         notes
     }
 
+    /// Those that an earlier process left.
+    pub(crate) fn seed(&self, notes: impl Iterator<Item = N>) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).extend(notes.take(NOTES_MAX));
+    }
+
     /// Takes a note in place of an earlier one of the same scope, and returns that.
     pub(crate) fn note(&self, now: Timestamp, note: N) -> Result<Option<N>, TooMany> {
         let mut notes = self.lock(now);
@@ -60,8 +65,11 @@ impl<N: Note> Notes<N> {
         notes.extend(earlier);
     }
 
-    pub(crate) fn lift(&self, now: Timestamp, scope: &N::Scope) {
-        self.lock(now).retain(|note| note.scope() != scope);
+    /// Lifts a note, and returns it.
+    pub(crate) fn lift(&self, now: Timestamp, scope: &N::Scope) -> Option<N> {
+        let mut notes = self.lock(now);
+        let at = notes.iter().position(|note| note.scope() == scope);
+        at.map(|at| notes.remove(at))
     }
 
     /// Every one in force, oldest first.

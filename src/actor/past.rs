@@ -7,7 +7,7 @@ use crate::engine::operation::OperationKind;
 use crate::engine::policy::{GuardPolicy, ScopePolicy};
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationState, Subject, Timestamp};
-use crate::store::{AttemptRecord, OperationRecord};
+use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Recovery};
 
 /// An operation as the engine takes it.
 pub(crate) fn operation(record: &OperationRecord) -> Operation {
@@ -76,8 +76,12 @@ pub(crate) fn horizon_of<'a>(
     scopes.map(|scope| horizon(now, scope, guard)).min().unwrap_or(now)
 }
 
-/// The mailbox ids of records, each once, in order of their first operation.
-pub(crate) fn mailboxes(operations: &[OperationRecord]) -> Vec<Arc<str>> {
+/// The mailboxes that begin at once, each once: those with operations, in order of the first, then those whose breakers
+/// have something to remember or are open by hand.
+pub(crate) fn mailboxes(recovery: &Recovery, now: Timestamp) -> Vec<Arc<str>> {
     let mut seen = std::collections::HashSet::new();
-    operations.iter().map(|record| &record.mailbox).filter(|id| seen.insert(Arc::clone(id))).map(Arc::clone).collect()
+    let troubled = |note: &&Note| matches!(note.key.kind, NoteKind::Breaker | NoteKind::Trip) && note.until > now;
+    let troubled = recovery.notes.iter().filter(troubled).filter_map(|note| note.key.mailbox.as_ref());
+    let of_operations = recovery.operations.iter().map(|record| &record.mailbox);
+    of_operations.chain(troubled).filter(|id| seen.insert(Arc::clone(id))).map(Arc::clone).collect()
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::desk::{Flight, Who};
 use super::entrance::PermitReply;
+use super::kept;
 use super::mailbox::MailboxActor;
 use super::outlet::{Describe, Job, Work};
 use super::permit::{Permit, PermitError, TryAcquire};
 use super::shared::SharedItem;
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::shared::{Asker, Input as SharedInput};
-use crate::engine::{Event, Lane, OperationKey, Sent, Timestamp, Verdict};
+use crate::engine::{Event, Lane, OperationKey, Scope, Sent, Timestamp, Verdict};
 use crate::store::Claim;
 use crate::telemetry::Context;
 
@@ -34,7 +35,12 @@ impl MailboxActor {
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
             Effect::Grant { key } => self.grant(key),
             Effect::Reconcile { key } => self.reconcile(key),
+            Effect::Record(record) if self.is_permit(record.key) => self.note_permit(&record),
             Effect::Record(record) => self.journal.record(record),
+            Effect::Remember(memory) => {
+                let scope = Scope::Mailbox(Arc::clone(self.seat.id()));
+                self.journal.note(kept::breaker(self.now, &scope, memory));
+            }
             Effect::Outcome { key, outcome } => self.conclude(key, outcome),
             Effect::Event(event) => self.tell(&event),
         }
@@ -46,6 +52,9 @@ impl MailboxActor {
 
     fn claim(&mut self, key: OperationKey, attempt: u32) {
         let at = self.now;
+        if self.is_permit(key) {
+            return self.charge_permit(key);
+        }
         if let Some(entry) = self.desk.get_mut(key) {
             let cost = entry.cost;
             entry.attempt = attempt;
@@ -87,9 +96,9 @@ impl MailboxActor {
         if let Some(permit) = returned {
             permit.revoke();
             self.desk.land(key, 0);
-            self.desk.remove(key);
             let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
             self.step(Input::Finished { key, answer: unsent.into() });
+            self.desk.remove(key);
         }
     }
 

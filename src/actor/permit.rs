@@ -1,7 +1,8 @@
 //! Permits: capacity for callers who send by themselves.
 //!
-//! A permit has no outbox row: if the process dies, the send is the caller's to remember, and its charge is not
-//! rebuilt. What it shares with submissions is everything else: the same lanes, the same ledger, the same breaker.
+//! A permit has no operation: if the process dies, the send is the caller's to remember. Its charge is a note, durable
+//! before the permit is handed over, so a restart counts it. What it shares with submissions is everything else: the
+//! same lanes, the same ledger, the same breaker.
 
 use std::fmt;
 use std::sync::Arc;

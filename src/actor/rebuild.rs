@@ -3,6 +3,7 @@
 //! Only this mailbox waits meanwhile. Its tickets live at the desk and survive; attempts under way go on, and their
 //! answers are heard if they say *accepted*. Requests for permits that were not granted are answered: ask again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use futures::FutureExt;
 use super::desk::Entry;
 use super::entrance::TurnedAway;
 use super::journal::guard;
+use super::kept;
 use super::mailbox::{MailboxActor, Mode, Origin};
 use super::past;
 use super::permit::PermitError;
@@ -18,9 +20,9 @@ use super::reply::Reply;
 use super::restarts::Verdict;
 use super::shared::SharedItem;
 use crate::config::OnPanic;
-use crate::engine::Timestamp;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox};
 use crate::engine::shared::Input as SharedInput;
+use crate::engine::{OperationKey, Timestamp};
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::EventKind;
 
@@ -66,9 +68,14 @@ impl MailboxActor {
             }
         }
         let operations = recovery.operations.iter().map(past::restored).collect();
-        let permits = self.desk.permit_attempts(self.seat.id(), self.horizon());
-        let attempts: Vec<_> = recovery.attempts.iter().chain(&permits).map(past::attempt).collect();
+        let charges = kept::charges(&recovery, self.horizon());
+        let attempts: Vec<_> = charges.map(|record| past::attempt(&record)).collect();
+        self.restore_admissions(&recovery);
         self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy)));
+        if let Some((_, memory)) = kept::breakers(&recovery.notes).next() {
+            let now = self.now;
+            self.guarded(|engine| engine.restore_breaker(now, memory));
+        }
         if let Some(until) = self.world.trips.of_mailbox(self.seat.id(), self.now) {
             self.step(Input::Trip { until });
         }
@@ -77,6 +84,16 @@ impl MailboxActor {
         }
         let now = self.now;
         self.guarded(|engine| engine.restore(now, operations, &attempts));
+    }
+
+    /// Keys of an earlier life, and of this one where they are here already.
+    fn restore_admissions(&mut self, recovery: &Recovery) {
+        let mut kept = kept::admissions(&recovery.notes).peekable();
+        if kept.peek().is_some() {
+            let live: HashMap<&str, OperationKey> =
+                recovery.operations.iter().map(|record| (&*record.id, record.key)).collect();
+            self.admissions.restore(self.now, kept, |id| live.get(id).copied());
+        }
     }
 
     /// The engine has panicked. What it held at the shared scopes stays charged there.
@@ -125,6 +142,7 @@ impl MailboxActor {
 
     /// Lets go of what an engine had under way that is gone.
     fn without_engine(&mut self) {
+        self.uncharge_waiting();
         self.journal.drop_claims();
         self.to_shared.push(SharedItem::Input(SharedInput::MailboxGone(self.seat.key())));
         for reply in self.desk.take_waiting_permits() {

@@ -2,9 +2,10 @@
 //!
 //! One actor, because a reservation over several shared scopes is one decision, all or nothing. Mailboxes come here
 //! only while there is something to ask: the engine announces when that changes. If the engine panics it is rebuilt
-//! from the attempt log, and whoever was waiting is asked for again; a reservation that was granted meanwhile counts
+//! from the attempt log and what its breakers remembered, and whoever was waiting is asked for again; a reservation that was granted meanwhile counts
 //! twice for a while rather than not at all.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,14 +16,15 @@ use tokio::sync::oneshot;
 use super::bell::{Stop, Wake};
 use super::claims::Claims;
 use super::holds::HoldScope;
-use super::journal::guard;
+use super::journal::{Flush, Journal, Written, guard};
+use super::kept;
 use super::past;
 use super::reply::Reply;
 use super::restarts::{Restarts, Verdict};
 use super::timer::{Timed, Timer};
 use super::world::World;
 use crate::config::OnPanic;
-use crate::engine::breaker::BreakerFacts;
+use crate::engine::breaker::{BreakerFacts, BreakerMemory};
 use crate::engine::mailbox;
 use crate::engine::shared::{Asker, Effect, Input, Shared};
 use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp};
@@ -45,6 +47,8 @@ pub(crate) enum SharedItem {
     },
     /// What the engine is rebuilt from.
     Recovered(Box<Result<Recovery, StoreError>>),
+    /// The store has answered.
+    Written(Box<Written>),
     /// Panic at the next engine step.
     #[cfg(feature = "test-util")]
     Panic,
@@ -60,6 +64,9 @@ pub(crate) struct SharedActor {
     restarts: Restarts,
     /// Who waits, and since when who holds a reservation.
     claims: Claims,
+    /// What the breakers remember, and its way to the store.
+    memories: BTreeMap<Scope, Box<BreakerMemory>>,
+    journal: Journal,
     /// What came while there was no engine.
     postponed: Vec<Input>,
     recover_at: Option<Timestamp>,
@@ -68,10 +75,21 @@ pub(crate) struct SharedActor {
 }
 
 impl SharedActor {
-    pub(crate) fn new(world: Arc<World>, engine: Shared) -> Self {
+    /// Begins with what an earlier life left.
+    pub(crate) fn restored(world: Arc<World>, recovery: &Recovery) -> Self {
+        let memories = kept::breakers(&recovery.notes).filter(|(scope, _)| !matches!(scope, Scope::Mailbox(_)));
+        let memories = memories.map(|(scope, memory)| (scope, Box::new(memory.clone()))).collect();
+        let mut actor = Self::new(world, memories);
+        actor.engine = Some(actor.rebuilt(recovery));
+        actor
+    }
+
+    fn new(world: Arc<World>, memories: BTreeMap<Scope, Box<BreakerMemory>>) -> Self {
         Self {
             world,
-            engine: Some(engine),
+            memories,
+            journal: Journal::default(),
+            engine: None,
             timer: Timer::default(),
             restarts: Restarts::default(),
             claims: Claims::default(),
@@ -96,6 +114,10 @@ impl SharedActor {
                 drop(self.engine.as_ref().map(explain).map(|constraints| answer.send(constraints)));
             }
             SharedItem::Recovered(recovery) => self.on_recovered(*recovery),
+            SharedItem::Written(written) => {
+                self.journal.landed();
+                self.on_written(*written);
+            }
             #[cfg(feature = "test-util")]
             SharedItem::Panic => self.sabotaged = true,
             #[cfg(feature = "test-util")]
@@ -147,6 +169,7 @@ impl SharedActor {
                 self.answer(asker, mailbox::Input::Waiting { key: asker.key, until, constraint });
             }
             Effect::Announce(ask) => self.announce(ask),
+            Effect::Remember { scope, memory } => self.remember(now, scope, memory),
             Effect::Event(event) => self.world.reporter.emit(now, &event, &telemetry::Context::default()),
         }
     }
@@ -202,12 +225,31 @@ impl SharedActor {
             self.recover_at = Some(now.after(super::rebuild::RECOVER_RETRY));
             return;
         };
-        let mut engine = Shared::new(self.world.settings.load().shared());
-        let sent = recovery.attempts.iter().map(|record| (record.tenant.clone(), past::attempt(record)));
-        self.claims.forget(self.world.settings.load().horizon(now));
-        engine.restore(now, sent.chain(self.claims.reserved()));
+        let engine = self.rebuilt(&recovery);
         self.announce(engine.ask());
         self.engine = Some(engine);
+        self.take_orders(now);
+        let waiting = self.claims.waiting();
+        let postponed = std::mem::take(&mut self.postponed);
+        waiting.into_iter().chain(postponed).for_each(|input| self.step(input));
+    }
+
+    fn rebuilt(&mut self, recovery: &Recovery) -> Shared {
+        let now = self.world.clock.now();
+        let settings = self.world.settings.load();
+        let horizon = settings.horizon(now);
+        let mut engine = Shared::new(settings.shared());
+        for (scope, memory) in &self.memories {
+            engine.restore_breaker(now, scope, memory);
+        }
+        self.claims.forget(horizon);
+        let sent = kept::charges(recovery, horizon).map(|record| (record.tenant.clone(), past::attempt(&record)));
+        engine.restore(now, sent.chain(self.claims.reserved()));
+        engine
+    }
+
+    /// The operators' holds and trips that are in force.
+    fn take_orders(&mut self, now: Timestamp) {
         for hold in self.world.holds.all(now) {
             let scope = match hold.scope {
                 HoldScope::All => Scope::Application,
@@ -221,9 +263,44 @@ impl SharedActor {
                 self.step(Input::Trip { scope: trip.scope, until: trip.until });
             }
         }
-        let waiting = self.claims.waiting();
-        let postponed = std::mem::take(&mut self.postponed);
-        waiting.into_iter().chain(postponed).for_each(|input| self.step(input));
+    }
+
+    fn remember(&mut self, now: Timestamp, scope: Scope, memory: Option<Box<BreakerMemory>>) {
+        self.journal.note(kept::breaker(now, &scope, memory.clone()));
+        self.memories.retain(|_, memory| memory.ends_at() > now);
+        match memory {
+            Some(memory) => drop(self.memories.insert(scope, memory)),
+            None => drop(self.memories.remove(&scope)),
+        }
+    }
+
+    /// Writes what the breakers have to remember. Nobody waits for it.
+    fn write(&mut self) {
+        while let flush @ (Flush::Done(_) | Flush::Waiting(_)) =
+            self.journal.flush(&self.world.store, self.world.clock.now())
+        {
+            match flush {
+                Flush::Done(written) => self.on_written(*written),
+                Flush::Waiting(call) => {
+                    let world = Arc::clone(&self.world);
+                    self.world.host.spawn(async move {
+                        let written = Box::new(call.0.await);
+                        world.shared.push(SharedItem::Written(written));
+                    });
+                    return;
+                }
+                Flush::Nothing => {}
+            }
+        }
+    }
+
+    fn on_written(&mut self, written: Written) {
+        // Mailboxes tell of a store in trouble: whatever it does to these, it does to their records.
+        if let Some((notes, Err(error))) = written.notes
+            && !matches!(error, StoreError::Full { .. })
+        {
+            self.journal.keep_notes(&notes, self.world.clock.now());
+        }
     }
 }
 
@@ -251,7 +328,8 @@ impl Timed for SharedActor {
                 actor.step(Input::Wake);
             }
         });
-        let next = [due(self), self.recover_at].into_iter().flatten().min();
+        self.outlast(Self::write);
+        let next = [due(self), self.recover_at, self.journal.retry_at()].into_iter().flatten().min();
         Timer::arm(self, ctx, self.world.clock.now(), next);
     }
 }
@@ -263,6 +341,7 @@ impl Actor for SharedActor {
         if let Some(engine) = &self.engine {
             self.announce(engine.ask());
         }
+        self.outlast(|actor| actor.take_orders(actor.world.clock.now()));
         self.turn(ctx);
     }
 }

@@ -11,7 +11,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
-use super::holds::{Holds, Trips};
+use super::holds::{HoldFacts, Holds, TripFacts, Trips};
+use super::kept;
 use super::outlet::Outlet;
 use super::reply::Reply;
 use super::seat::{Directory, Seat};
@@ -22,7 +23,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::engine::mailbox::AskShared;
 use crate::engine::{Answer, Event, OperationKey, Timestamp, Verdict};
-use crate::store::Store;
+use crate::store::{KeySecret, Recovery, Store};
 use crate::telemetry::{Context, EventKind, Redaction, SchedulerEvent, Telemetry};
 use crate::transport::Transport;
 
@@ -36,6 +37,10 @@ pub(crate) struct World {
     pub(crate) directory: Directory,
     pub(crate) holds: Holds,
     pub(crate) trips: Trips,
+    /// One order about holds and breakers at a time, so that the store and the engines hear them in one order.
+    pub(crate) orders: tokio::sync::Mutex<()>,
+    /// Under which admission keys are hashed.
+    pub(crate) secret: KeySecret,
     pub(crate) outlet: Outlet,
     pub(crate) shared: Inbox<SharedItem>,
     pub(crate) supervisor: Inbox<Errand>,
@@ -50,19 +55,23 @@ pub(crate) struct World {
 }
 
 /// What a world is made of.
-pub(crate) struct Parts {
+pub(crate) struct Parts<'a> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) host: Handle,
     pub(crate) settings: Settings,
-    /// The highest operation key ever given out.
-    pub(crate) last_key: Option<OperationKey>,
+    /// What the store had: the highest key ever given out, operators' orders, the secret.
+    pub(crate) recovery: &'a Recovery,
 }
 
 impl World {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { clock, store, transport, host, settings, last_key } = parts;
+    pub(crate) fn new(parts: Parts<'_>) -> Self {
+        let Parts { clock, store, transport, host, settings, recovery } = parts;
+        let last_key = recovery.last_key.max(kept::last_permit(&recovery.notes));
+        let (holds, trips) = (Holds::default(), Trips::default());
+        holds.seed(recovery.notes.iter().filter_map(HoldFacts::read));
+        trips.seed(recovery.notes.iter().filter_map(TripFacts::read));
         let actors = &settings.config.actors;
         Self {
             directory: Directory::new(actors.live_max, actors.actor_queue_capacity),
@@ -73,8 +82,10 @@ impl World {
             host,
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
-            holds: Holds::default(),
-            trips: Trips::default(),
+            holds,
+            trips,
+            orders: tokio::sync::Mutex::default(),
+            secret: recovery.secret.clone(),
             shared: Inbox::default(),
             supervisor: Inbox::default(),
             stop: CancellationToken::new(),

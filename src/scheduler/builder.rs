@@ -132,8 +132,8 @@ impl SchedulerBuilder {
         timer.map_err(|_| StartError::NoTimer)?;
         let settings = Settings::new(config).map_err(StartError::Config)?;
         let recovery = store.recover(settings.horizon(clock.now()), None).await.map_err(StartError::Store)?;
-        let last_key = recovery.last_key;
-        let world = Arc::new(World::new(Parts { clock, store, transport, host, settings, last_key }));
+        let parts = Parts { clock, store, transport, host, settings, recovery: &recovery };
+        let world = Arc::new(World::new(parts));
         // From here on dropping it stops whatever has been started.
         let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
         Ok((Scheduler { handle }, recovery))

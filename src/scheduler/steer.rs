@@ -1,4 +1,7 @@
 //! Steering: cancel, hold and resume, trip and close, new limits.
+//!
+//! An order about a hold or a breaker is in the store before it is answered, and is given one at a time: the store, the
+//! list that people see and the engines hear all of them in the same order.
 
 use std::sync::Arc;
 
@@ -9,12 +12,13 @@ use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
 use crate::actor::{
-    Full, HoldFacts, HoldScope, NOTES_MAX, OrderAnswer, Question, Settings, SharedItem, TooMany, TripFacts,
+    Full, HoldFacts, HoldScope, NOTES_MAX, OrderAnswer, Question, Settings, SharedItem, TooMany, TripFacts, breaker_key,
 };
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Scope, Timestamp};
+use crate::store::{Note, NoteChange, NoteKey};
 use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
@@ -56,11 +60,18 @@ impl SchedulerHandle {
         let operation = operation.map(|record| (record.mailbox, record.key));
         let until = self.expiry(&order);
         let facts = HoldFacts { scope, reason: order.reason, by: order.by, until };
+        let _one = self.world.orders.lock().await;
         // Noted before it is told: an actor that starts in between reads the note.
-        let earlier = self.world.holds.note(self.world.clock.now(), facts.clone());
+        let now = self.world.clock.now();
+        let earlier = self.world.holds.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
-        let told = unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await);
+        let mut told = self.keep([NoteChange::Keep(facts.note(now))]).await;
+        if told.is_ok() {
+            told = unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await);
+        }
         if told.is_err() {
+            let key = HoldFacts::key(&facts.scope);
+            self.unkeep(earlier.as_ref().map(|earlier| earlier.note(now)), key).await;
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
         told.map(|()| facts)
@@ -95,7 +106,12 @@ impl SchedulerHandle {
     /// As [`SchedulerHandle::hold`].
     pub async fn resume(&self, scope: HoldScope) -> Result<(), AskError> {
         judge_hold(&scope)?;
-        self.world.holds.lift(self.world.clock.now(), &scope);
+        let _one = self.world.orders.lock().await;
+        let lifted = self.world.holds.lift(self.world.clock.now(), &scope);
+        if let Err(error) = self.keep([NoteChange::Drop(HoldFacts::key(&scope))]).await {
+            self.world.holds.take_back(self.world.clock.now(), &scope, lifted);
+            return Err(error);
+        }
         match &scope {
             HoldScope::All => self.tell_shared(SharedInput::Resume(Scope::Application))?,
             HoldScope::Tenant(tenant) => self.tell_shared(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant))))?,
@@ -127,13 +143,19 @@ impl SchedulerHandle {
         order.judge(Takes::Expiry)?;
         let until = self.expiry(&order);
         let facts = TripFacts { scope, reason: order.reason, by: order.by, until };
-        let earlier = self.world.trips.note(self.world.clock.now(), facts.clone());
+        let _one = self.world.orders.lock().await;
+        let now = self.world.clock.now();
+        let earlier = self.world.trips.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "breakers open by hand", max: NOTES_MAX })?;
-        let told = match &facts.scope {
-            Scope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Trip { until }).await),
-            shared => self.tell_shared(SharedInput::Trip { scope: shared.clone(), until }),
-        };
+        let mut told = self.keep([NoteChange::Keep(facts.note(now))]).await;
+        if told.is_ok() {
+            told = match &facts.scope {
+                Scope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Trip { until }).await),
+                shared => self.tell_shared(SharedInput::Trip { scope: shared.clone(), until }),
+            };
+        }
         if told.is_err() {
+            self.unkeep(earlier.as_ref().map(|earlier| earlier.note(now)), TripFacts::key(&facts.scope)).await;
             self.world.trips.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
         told.map(|()| facts)
@@ -149,7 +171,14 @@ impl SchedulerHandle {
     /// The order stands once it is given.
     pub async fn close(&self, scope: Scope) -> Result<(), AskError> {
         judge_scope(&scope)?;
-        self.world.trips.lift(self.world.clock.now(), &scope);
+        let _one = self.world.orders.lock().await;
+        let lifted = self.world.trips.lift(self.world.clock.now(), &scope);
+        // What the breaker remembers goes first: closed by hand, it must not be open again after a restart.
+        let dropped = [TripFacts::key(&scope), breaker_key(&scope)].map(NoteChange::Drop);
+        if let Err(error) = self.keep(dropped).await {
+            self.world.trips.take_back(self.world.clock.now(), &scope, lifted);
+            return Err(error);
+        }
         match scope {
             Scope::Mailbox(mailbox) => unless_rebuilt(self.command(&mailbox, Input::CloseBreaker).await),
             shared => self.tell_shared(SharedInput::CloseBreaker(shared)),
@@ -229,6 +258,16 @@ impl SchedulerHandle {
     fn expiry(&self, order: &Order) -> Timestamp {
         let after = order.expires_in.unwrap_or_else(|| self.world.settings.load().config.breaker.manual_expiry);
         self.world.clock.now().after(after)
+    }
+
+    /// Has the store keep or forget notes, durably.
+    async fn keep(&self, changes: impl Into<Arc<[NoteChange]>>) -> Result<(), AskError> {
+        self.world.store.keep(changes.into()).await.map_err(AskError::Store)
+    }
+
+    /// An order was not given: what was kept before it is kept again, as far as the store goes along.
+    async fn unkeep(&self, earlier: Option<Note>, key: NoteKey) {
+        drop(self.keep([earlier.map_or(NoteChange::Drop(key), NoteChange::Keep)]).await);
     }
 
     async fn command(&self, mailbox: &Arc<str>, input: Input) -> Result<(), AskError> {

@@ -124,7 +124,7 @@ impl World {
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
             Effect::Outcome { key, outcome } => self.end(key, outcome),
             Effect::Event(event) => self.keep(event),
-            Effect::Reconcile { .. } | Effect::Grant { .. } => {}
+            Effect::Reconcile { .. } | Effect::Grant { .. } | Effect::Remember(_) => {}
         }
     }
 
@@ -144,6 +144,7 @@ impl World {
                 }
             }
             shared::Effect::Event(event) => self.keep(event),
+            shared::Effect::Remember { .. } => {}
         }
     }
 

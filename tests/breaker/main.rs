@@ -5,6 +5,7 @@ mod concurrency;
 mod cooldown;
 mod health;
 mod manual;
+mod memory;
 mod model;
 mod probe;
 mod soft;

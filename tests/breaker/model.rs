@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Pass(u64),
     TryStart,
     Finish(usize, Verdict),
@@ -15,7 +15,7 @@ enum Step {
     Wake,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let kind = prop_oneof![4 => Just(ThrottleKind::Rate), 1 => Just(ThrottleKind::Quota), 1 => Just(ThrottleKind::Concurrency)];
     let verdict = prop_oneof![
         3 => Just(Verdict::Accepted),
@@ -36,19 +36,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A breaker and the attempts in flight under it.
-struct Life {
-    rig: Rig,
+pub(super) struct Life {
+    pub(super) rig: Rig,
     now_ms: u64,
     /// (start, whether it was let through as a probe).
-    flights: Vec<(Timestamp, bool)>,
+    pub(super) flights: Vec<(Timestamp, bool)>,
 }
 
 impl Life {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { rig: Rig::new(&[(30, 60), (400, 3_600)]), now_ms: 0, flights: Vec::new() }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         ms(self.now_ms)
     }
 
@@ -56,7 +56,7 @@ impl Life {
         self.rig.breaker.gate(now, self.flights.len() as u32)
     }
 
-    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+    pub(super) fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         let now = self.now();
         match step {
             Step::Pass(millis) => self.now_ms += millis,

@@ -6,12 +6,16 @@ mod aside;
 mod deaths;
 mod faulty;
 mod intake;
+#[cfg(feature = "sqlite")]
+mod lives;
 mod lookups;
 mod orders;
 mod outcomes;
 mod panics;
 mod permits;
 mod refusing;
+#[cfg(feature = "sqlite")]
+mod restarts;
 mod steering;
 mod stopping;
 mod stores;

@@ -8,5 +8,6 @@ mod files;
 mod inside;
 mod kill;
 mod notes;
+mod permits;
 mod room;
 mod support;

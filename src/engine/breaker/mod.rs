@@ -253,6 +253,11 @@ impl Breaker {
         self.active.as_ref().is_none_or(|active| active.is_over(now))
     }
 
+    /// Whether it remembers nothing at all. Cheap.
+    pub(crate) fn is_unmarked(&self) -> bool {
+        self.active.is_none()
+    }
+
     fn roll(&mut self, now: Timestamp, policy: &BreakerPolicy, events: &mut Vec<Event>) {
         if let Some(active) = &mut self.active {
             active.probe_timeout = policy.probe_timeout;

@@ -14,7 +14,7 @@ mod settle;
 
 use std::time::Duration;
 
-use super::breaker::{Breaker, BreakerFacts, Concurrency, Gate};
+use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency, Gate};
 use super::cost::{Cost, CostSum, Unit};
 use super::event::Event;
 use super::lane::Lane;
@@ -90,6 +90,8 @@ pub(crate) struct Budget {
     was_shut: Shut,
     /// Since when foreground could have been seen here; outlives the rows.
     known_since: Timestamp,
+    /// What was last told of the breaker's memory.
+    remembered: Option<Box<BreakerMemory>>,
     /// Attempts and reservations not yet settled, lingering slots not counted.
     in_flight: u32,
 }
@@ -107,6 +109,7 @@ impl Budget {
             wave: None,
             was_shut: Shut::No,
             known_since: Timestamp::NEVER,
+            remembered: None,
             in_flight: 0,
         }
     }
@@ -324,8 +327,36 @@ impl Budget {
         }
     }
 
+    /// Puts the breaker back that an earlier life of this scope had: call it before anything else.
+    pub(crate) fn restore_breaker(&mut self, now: Timestamp, memory: &BreakerMemory, rules: Rules<'_>) {
+        self.breaker = Breaker::new(self.scope().clone()).restored(now, memory, &self.limits, rules.breaker);
+        self.remembered = Some(Box::new(memory.clone()));
+    }
+
+    /// What the breaker has to remember beyond the process, if that has changed since this was last asked.
+    pub(crate) fn memory_news(&mut self, now: Timestamp) -> Option<Option<Box<BreakerMemory>>> {
+        if self.remembered.is_none() && self.breaker.is_unmarked() {
+            return None;
+        }
+        let memory = self.breaker.memory(now, &self.limits).map(Box::new);
+        if memory == self.remembered {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.remembered, memory.clone());
+        // What has ended by itself is forgotten by itself.
+        let ended = memory.is_none() && before.is_some_and(|before| before.ends_at() <= now);
+        (!ended).then_some(memory)
+    }
+
     /// An attempt of an earlier life may still be executed: its connection stays taken until then.
-    pub(crate) fn restore_live(&mut self, now: Timestamp, lane: Lane, until: Timestamp) {
+    pub(crate) fn restore_live(
+        &mut self,
+        now: Timestamp,
+        (lane, claimed_at): (Lane, Timestamp),
+        until: Timestamp,
+        rules: Rules<'_>,
+    ) {
+        self.breaker.restored_live(now, claimed_at, rules.breaker);
         self.concurrency.on_start(lane);
         self.concurrency.on_linger(lane, now, until);
     }

@@ -89,6 +89,7 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         if entry.operation.kind == OperationKind::Permit {
             // The caller sends by itself and decides what follows.
+            self.record_permit(now, key, &answer.verdict);
             self.table.remove(key);
             return;
         }

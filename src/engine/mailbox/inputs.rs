@@ -10,6 +10,7 @@ use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::retry::backoff;
 use crate::engine::time::Timestamp;
+use crate::engine::verdict::{Sent, Verdict};
 
 impl Mailbox {
     pub(super) fn take(&mut self, now: Timestamp, input: Input) {
@@ -149,7 +150,7 @@ impl Mailbox {
         self.give_back_shared(key);
     }
 
-    /// Everything is charged: write the attempt row, or hand the permit over.
+    /// Everything is charged: write that down. Only then is anything sent, or a permit handed over.
     pub(super) fn claim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get_mut(key) else { return };
         if entry.cancel == CancelRequest::Requested || entry.operation.deadline <= now {
@@ -162,16 +163,8 @@ impl Mailbox {
         }
         entry.rows = entry.rows.saturating_add(1);
         entry.apply(Transition::Claim);
-        match entry.operation.kind {
-            OperationKind::Send => {
-                entry.step = Step::Claiming { shared };
-                self.effects.push_back(Effect::Claim { key, attempt: entry.rows });
-            }
-            OperationKind::Permit => {
-                entry.step = Step::Attempting { sent_at: now, shared };
-                self.effects.push_back(Effect::Grant { key });
-            }
-        }
+        entry.step = Step::Claiming { shared };
+        self.effects.push_back(Effect::Claim { key, attempt: entry.rows });
     }
 
     fn claimed(&mut self, now: Timestamp, key: OperationKey) {
@@ -184,8 +177,14 @@ impl Mailbox {
             return;
         }
         entry.step = Step::Attempting { sent_at: now, shared };
-        let deadline = now.after(self.policy.retry.attempt_timeout.min(self.policy.guard.request_deadline_max));
-        self.effects.push_back(Effect::Send { key, attempt: entry.rows, deadline });
+        let effect = match entry.operation.kind {
+            OperationKind::Send => {
+                let timeout = self.policy.retry.attempt_timeout.min(self.policy.guard.request_deadline_max);
+                Effect::Send { key, attempt: entry.rows, deadline: now.after(timeout) }
+            }
+            OperationKind::Permit => Effect::Grant { key },
+        };
+        self.effects.push_back(effect);
     }
 
     fn claim_failed(&mut self, now: Timestamp, key: OperationKey, transient: bool) {
@@ -256,9 +255,24 @@ impl Mailbox {
 
     pub(super) fn record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {
         let Some(entry) = self.table.get(key) else { return };
-        if entry.operation.kind == OperationKind::Permit {
+        if entry.operation.kind == OperationKind::Permit && transition != Transition::Void {
             return;
         }
+        self.push_record(at, key, transition, next);
+    }
+
+    /// What became of the charge of a permit that was handed over.
+    pub(super) fn record_permit(&mut self, now: Timestamp, key: OperationKey, verdict: &Verdict) {
+        let transition = match verdict {
+            Verdict::Transient { sent: Sent::No, .. } => Transition::Void,
+            Verdict::Unknown => Transition::Lose,
+            _ => Transition::Accept,
+        };
+        self.push_record(now, key, transition, None);
+    }
+
+    fn push_record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {
+        let Some(entry) = self.table.get(key) else { return };
         self.effects.push_back(Effect::Record(Record {
             key,
             transition,

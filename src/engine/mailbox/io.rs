@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
@@ -35,7 +36,7 @@ pub enum Input {
     },
     /// Whether to ask the shared scopes before each send: they have limits, or trouble.
     AskShared(AskShared),
-    /// The attempt row of [`Effect::Claim`] is durable.
+    /// The attempt row, or the permit's charge, of [`Effect::Claim`] is durable.
     Claimed {
         /// Whose.
         key: OperationKey,
@@ -148,7 +149,7 @@ pub enum Effect {
         /// How it ended.
         answer: Answer,
     },
-    /// Write the attempt row, then answer [`Input::Claimed`] or [`Input::ClaimFailed`].
+    /// Write the attempt row, or the charge of a permit, then answer [`Input::Claimed`] or [`Input::ClaimFailed`].
     Claim {
         /// Whose.
         key: OperationKey,
@@ -174,8 +175,12 @@ pub enum Effect {
         /// Which.
         key: OperationKey,
     },
-    /// Record a transition durably. Nothing waits for it.
+    /// Record a transition durably. Nothing waits for it. Of a permit only what became of its charge: `Void` when that
+    /// came back, `Lose` when it is not known to have ended, `Accept` when it ended.
     Record(Record),
+    /// Keep durably what the mailbox's breaker remembers, in place of what was kept; `None`: nothing any more. It ends at
+    /// [`BreakerMemory::ends_at`]. Nothing waits for it.
+    Remember(Option<Box<BreakerMemory>>),
     /// An operation reached a state its ticket answers with.
     Outcome {
         /// Which.

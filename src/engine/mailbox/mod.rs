@@ -100,6 +100,7 @@ impl Mailbox {
         self.sweep(now);
         self.plan_wave(now);
         self.pump(now);
+        self.remember(now);
         self.effects.extend(self.events.drain(..).map(Effect::Event));
         // A deadline that is not ahead would have the shell come back for ever.
         debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");
@@ -138,6 +139,13 @@ impl Mailbox {
     #[must_use]
     pub fn is_blank(&self, now: Timestamp) -> bool {
         self.is_idle() && self.budget.is_blank(now)
+    }
+
+    /// Has the shell keep what the breaker remembers, when that has changed.
+    fn remember(&mut self, now: Timestamp) {
+        if let Some(memory) = self.budget.memory_news(now) {
+            self.effects.push_back(Effect::Remember(memory));
+        }
     }
 
     fn rules(policy: &MailboxPolicy) -> Rules<'_> {

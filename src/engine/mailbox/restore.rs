@@ -6,6 +6,7 @@
 use super::entry::{Entry, Step};
 use super::table::End;
 use super::{Mailbox, Outcome};
+use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationState, Transition};
@@ -40,6 +41,12 @@ pub struct PastAttempt {
 }
 
 impl Mailbox {
+    /// Puts the breaker back that an earlier life of this mailbox had: call it before [`Mailbox::restore`].
+    pub fn restore_breaker(&mut self, now: Timestamp, memory: &BreakerMemory) {
+        self.now = self.now.max(now);
+        self.budget.restore_breaker(self.now, memory, Self::rules(&self.policy));
+    }
+
     /// Puts back what an earlier life of this mailbox left: call once, before any input.
     ///
     /// Instants after `now` (the clock was set back between two lives) are taken as `now`: charges then count
@@ -52,7 +59,7 @@ impl Mailbox {
             let until = attempt.finished_at.map_or(claimed_at.after(linger), |at| at.min(now));
             self.budget.restore(attempt.lane, &attempt.cost, until, &self.policy.guard);
             if attempt.finished_at.is_none() {
-                self.budget.restore_live(now, attempt.lane, until);
+                self.budget.restore_live(now, (attempt.lane, claimed_at), until, Self::rules(&self.policy));
             }
         }
         let mut operations = operations;
@@ -63,6 +70,7 @@ impl Mailbox {
         self.end_hopeless(now);
         self.sweep(now);
         self.pump(now);
+        self.remember(now);
         self.effects.extend(self.events.drain(..).map(super::Effect::Event));
     }
 

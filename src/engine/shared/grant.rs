@@ -61,7 +61,7 @@ impl Shared {
         }
     }
 
-    fn budget_mut(&mut self, scope: &Scope) -> Option<&mut Budget> {
+    pub(super) fn budget_mut(&mut self, scope: &Scope) -> Option<&mut Budget> {
         match scope {
             Scope::Application => Some(&mut self.application),
             Scope::Tenant(tenant) => Some(self.tenant_mut(tenant)),
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    fn watch(&mut self, now: Timestamp, scope: &Scope) {
+    pub(super) fn watch(&mut self, now: Timestamp, scope: &Scope) {
         if let Scope::Tenant(tenant) = scope {
             self.after_change(now, Some(tenant));
         }
@@ -122,6 +122,7 @@ impl Shared {
                 budget.wake(now, rules, waiting, &mut self.events);
             }
         }
+        self.remember(now);
         let tenants = &self.tenants;
         self.alert.retain(|tenant| {
             tenants.get(tenant).is_some_and(|budget| budget.is_troubled(now) || budget.deadline().is_some())

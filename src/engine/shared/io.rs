@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
@@ -97,6 +98,13 @@ pub enum Effect {
         until: Timestamp,
         /// What binds.
         constraint: Constraint,
+    },
+    /// Keep durably what the breaker of a scope remembers, in place of what was kept; `None`: nothing any more.
+    Remember {
+        /// Whose breaker.
+        scope: Scope,
+        /// What it remembers, until [`BreakerMemory::ends_at`].
+        memory: Option<Box<BreakerMemory>>,
     },
     /// Tell every mailbox whether to ask.
     Announce(AskShared),

@@ -2,11 +2,37 @@
 
 use std::sync::Arc;
 
-use super::Shared;
+use super::{Effect, Shared};
+use crate::engine::breaker::BreakerMemory;
+use crate::engine::budget::{Budget, Rules};
 use crate::engine::mailbox::PastAttempt;
+use crate::engine::scope::Scope;
 use crate::engine::time::Timestamp;
 
 impl Shared {
+    /// Puts the breaker back that a scope had in an earlier life: call it before [`Shared::restore`].
+    pub fn restore_breaker(&mut self, now: Timestamp, scope: &Scope, memory: &BreakerMemory) {
+        self.now = self.now.max(now);
+        let policy = Arc::clone(&self.policy);
+        if let Some(budget) = self.budget_mut(scope) {
+            budget.restore_breaker(now, memory, Rules::from(&*policy));
+        }
+        self.watch(now, scope);
+        self.announced = self.needed();
+    }
+
+    /// Has the shell keep what the breakers remember, where that has changed.
+    pub(super) fn remember(&mut self, now: Timestamp) {
+        let news = |budget: &mut Budget| {
+            let memory = budget.memory_news(now)?;
+            Some(Effect::Remember { scope: budget.scope().clone(), memory })
+        };
+        self.effects.extend(news(&mut self.application));
+        for tenant in &self.alert {
+            self.effects.extend(self.tenants.get_mut(tenant).and_then(news));
+        }
+    }
+
     /// Puts back what earlier attempts took from the application's and their tenant's budgets: call once, before any
     /// input. Instants after `now` are taken as `now`: charges then count longer than they must, never shorter.
     pub fn restore(&mut self, now: Timestamp, attempts: impl IntoIterator<Item = (Option<Arc<str>>, PastAttempt)>) {
@@ -23,7 +49,8 @@ impl Shared {
             for budget in self.budgets_of_mut(tenant.as_ref()) {
                 budget.restore(attempt.lane, &attempt.cost, until, &policy.guard);
                 if attempt.finished_at.is_none() {
-                    budget.restore_live(now, attempt.lane, until);
+                    let of = (attempt.lane, attempt.claimed_at.min(now));
+                    budget.restore_live(now, of, until, Rules::from(&*policy));
                 }
             }
         }

@@ -60,6 +60,7 @@ impl Rig {
                 Effect::Wait { asker, until, constraint } => self.waits.push((asker.key.0, until, constraint)),
                 Effect::Announce(ask) => self.announced.push(ask),
                 Effect::Event(event) => self.events.push(event),
+                Effect::Remember { .. } => {}
             }
         }
     }

@@ -106,7 +106,7 @@ fn an_attempt_that_was_live_in_an_earlier_life_is_unknown() {
 }
 
 #[test]
-fn a_permit_is_granted_settled_and_leaves_no_record() {
+fn a_permit_is_granted_and_settled_and_records_what_became_of_its_charge() {
     let mut rig = Rig::new(policy(&["1 requests / 1m"], 4));
     let permit = |rig: &Rig, key| Operation { kind: OperationKind::Permit, ..rig.operation(key, Lane::Foreground) };
     let (first, second) = (permit(&rig, 1), permit(&rig, 2));
@@ -116,8 +116,18 @@ fn a_permit_is_granted_settled_and_leaves_no_record() {
     rig.answer(1, Verdict::Accepted);
     rig.input(Input::Cancel { key: OperationKey(2) });
     assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled));
-    assert!(rig.records.is_empty());
+    assert_eq!(rig.records, [(OperationKey(1), Transition::Accept)], "the one that was never granted has no charge");
     assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0]);
+    for (key, verdict, recorded) in [
+        (3, Verdict::Transient { sent: Sent::No, retry_after: None }, Transition::Void),
+        (4, Verdict::Unknown, Transition::Lose),
+    ] {
+        rig.now = at(1_000 * key);
+        let next = permit(&rig, key);
+        rig.input(Input::Enqueue(next));
+        rig.answer(key, verdict);
+        assert_eq!(rig.records.last(), Some(&(OperationKey(key), recorded)));
+    }
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! What permits take, written down: before one is handed over, and when it has ended.
+//!
+//! A permit is an attempt of no operation. Its charge is a note of its own, durable before the caller may send, so that
+//! a restart grants no free window to those who send by themselves either. It shares its commit with whatever else the
+//! turn writes.
+
+use super::desk::Flight;
+use super::kept;
+use super::mailbox::MailboxActor;
+use crate::engine::mailbox::{Input, Record};
+use crate::engine::operation::Transition;
+use crate::engine::{OperationKey, Timestamp};
+use crate::store::{NoteChange, StoreError};
+
+impl MailboxActor {
+    pub(super) fn is_permit(&self, key: OperationKey) -> bool {
+        self.desk.get(key).is_some_and(|entry| !entry.is_operation())
+    }
+
+    /// Writes the charge; the permit waits for that.
+    pub(super) fn charge_permit(&mut self, key: OperationKey) {
+        let (now, until) = (self.now, self.counts_until());
+        let Some(entry) = self.desk.get_mut(key) else { return };
+        (entry.flight, entry.claimed_at) = (Flight::Claiming, now);
+        let note = entry.permit_note(key, now, None);
+        self.journal.permit(key, kept::permit(self.seat.id(), note, now, until));
+    }
+
+    /// What became of the charge.
+    pub(super) fn note_permit(&mut self, record: &Record) {
+        let Some(entry) = self.desk.get(record.key) else { return };
+        match record.transition {
+            Transition::Void => self.uncharge_permit(record.key),
+            // It stays as it is: not known to have ended.
+            Transition::Lose => {}
+            _ => {
+                let note = entry.permit_note(record.key, entry.claimed_at, Some(record.at));
+                self.journal.note(kept::permit(self.seat.id(), note, self.now, self.counts_until()));
+            }
+        }
+    }
+
+    fn uncharge_permit(&mut self, key: OperationKey) {
+        self.journal.note(NoteChange::Drop(kept::permit_key(self.seat.id(), key)));
+    }
+
+    /// Charges of permits have been written, or not.
+    pub(super) fn on_charged(&mut self, permits: Vec<OperationKey>, charged: &Result<(), StoreError>) {
+        for key in permits {
+            if charged.is_ok() {
+                self.step(Input::Claimed { key });
+            } else {
+                // It may have been written all the same.
+                self.uncharge_permit(key);
+                self.step(Input::ClaimFailed { key, transient: true });
+            }
+            if let Some(entry) = self.desk.get_mut(key).filter(|entry| entry.flight == Flight::Claiming) {
+                entry.flight = Flight::Grounded;
+                self.defer_if_impatient(key);
+            }
+        }
+    }
+
+    /// Charges that were being written for permits that nobody gets any more.
+    pub(super) fn uncharge_waiting(&mut self) {
+        for key in self.desk.waiting_permits() {
+            if self.desk.get(key).is_some_and(|entry| entry.flight == Flight::Claiming) {
+                self.uncharge_permit(key);
+            }
+        }
+    }
+
+    /// Until when a charge of now can count anywhere.
+    fn counts_until(&self) -> Timestamp {
+        let horizon = self.world.settings.load().horizon(self.now).min(self.horizon());
+        self.now.after(self.now.since(horizon))
+    }
+}
