@@ -195,3 +195,29 @@ fn a_lane_that_fills_up_is_told_once_until_it_has_emptied_by_a_tenth() {
     (20..=22).for_each(|key| rig.submit(key, Lane::Foreground));
     assert_eq!(full(&rig), 2);
 }
+
+#[test]
+fn plain_sends_have_nothing_to_remember_and_a_cooldown_is_told_when_it_changes_and_not_per_send() {
+    let mut rig = Rig::new(policy(&["1000 requests / 1m"], 0));
+    let told = |rig: &mut Rig| {
+        let told = std::mem::take(&mut rig.others).into_iter().filter(|effect| matches!(effect, Effect::Remember(_)));
+        told.count()
+    };
+    for key in 1..=50 {
+        rig.submit(key, Lane::Foreground);
+        rig.answer(key, Verdict::Accepted);
+    }
+    assert_eq!(told(&mut rig), 0);
+    rig.submit(51, Lane::Foreground);
+    let throttle = Throttle { retry_after: Some(Duration::from_secs(10)), scope: None, kind: ThrottleKind::Rate };
+    rig.answer(51, Verdict::Throttled(throttle));
+    assert_eq!(told(&mut rig), 1, "it has opened");
+    rig.sent.clear();
+    (52..=300).for_each(|key| rig.submit(key, Lane::Foreground));
+    assert_eq!(told(&mut rig), 0);
+    rig.accept_until(at(200));
+    assert_eq!(rig.outcomes.len(), 300);
+    assert_eq!(told(&mut rig), 3, "its chain has ended, the ramp begins, and ends");
+    rig.accept_until(at(10_000));
+    assert_eq!(told(&mut rig), 0, "what ends by itself is forgotten by itself");
+}
