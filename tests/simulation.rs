@@ -190,12 +190,12 @@ fn order(world: &World) -> Result<(), Violation> {
 /// O1, O3, O5, O6, O7 and O10 over every operation's whole history.
 fn operations(world: &World) -> Result<(), Violation> {
     let taken = check::executions(world.upstream().log().client());
-    for (key, history) in world.histories() {
+    for (key, history) in &world.histories() {
         let mut whole = vec![Transition::Enqueue];
         whole.extend(history.iter().filter(|transition| **transition != Transition::Enqueue));
         operation::replay(*key, &whole)?;
         let count = |wanted: Transition| history.iter().filter(|transition| **transition == wanted).count() as u64;
-        operation::sends_are_recorded(*key, world.sends().get(key).copied().unwrap_or(0), count(Transition::Claim))?;
+        operation::sends_are_recorded(*key, world.sends(*key), count(Transition::Claim))?;
         let paid = count(Transition::Retry) + count(Transition::Repeat);
         operation::attempts_are_bounded(*key, u32::try_from(paid).expect("small"), 8)?;
         let executed = taken.get(&*key.0.to_string()).copied().unwrap_or(0);

@@ -22,6 +22,11 @@ impl MailboxActor {
                     drop(answer.send(engine.facts(self.now)));
                 }
             }
+            Question::Snapshot { answer } => {
+                if let Some(engine) = &self.engine {
+                    drop(answer.send(Box::new(engine.snapshot(self.now))));
+                }
+            }
             Question::Cancel { key, answer } => drop(self.cancel(key).map(|done| answer.send(done))),
             Question::Subscribe { record, answer } => drop(answer.send(self.ticket_of(&record))),
             Question::Command { input, answer } => {

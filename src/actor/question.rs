@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
-use crate::engine::mailbox::{Input, MailboxFacts};
+use crate::engine::mailbox::{Input, MailboxFacts, Snapshot};
 use crate::engine::{Constraint, OperationKey, OperationState};
 use crate::store::OperationRecord;
 
@@ -14,6 +14,8 @@ pub(crate) enum Question {
     Explain { key: Option<OperationKey>, answer: oneshot::Sender<Vec<Constraint>> },
     /// How does it stand?
     Facts { answer: oneshot::Sender<MailboxFacts> },
+    /// How does it stand, for a plan?
+    Snapshot { answer: oneshot::Sender<Box<Snapshot>> },
     /// Stop this operation. `None`: it is not here any more.
     Cancel { key: OperationKey, answer: oneshot::Sender<Option<OrderAnswer>> },
     /// Let me know how this operation ends.

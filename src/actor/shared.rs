@@ -45,6 +45,8 @@ pub(crate) enum SharedItem {
         cost: Cost,
         answer: oneshot::Sender<Vec<Constraint>>,
     },
+    /// How do they stand, for a plan?
+    Snapshot(oneshot::Sender<Box<Shared>>),
     /// What the engine is rebuilt from.
     Recovered(Box<Result<Recovery, StoreError>>),
     /// The store has answered.
@@ -112,6 +114,9 @@ impl SharedActor {
                 let now = self.world.clock.now();
                 let explain = |engine: &Shared| engine.explain(now, lane, tenant.as_ref(), &cost);
                 drop(self.engine.as_ref().map(explain).map(|constraints| answer.send(constraints)));
+            }
+            SharedItem::Snapshot(answer) => {
+                drop(self.engine.clone().map(|engine| answer.send(Box::new(engine))));
             }
             SharedItem::Recovered(recovery) => self.on_recovered(*recovery),
             SharedItem::Written(written) => {

@@ -64,6 +64,28 @@ impl Config {
     }
 }
 
+/// A table inside another text, read as a configuration over `base`; what is wrong with it. Spans and lines are those
+/// of the whole text.
+#[cfg(feature = "sim")]
+pub(crate) fn overlay(text: &str, table: &DeTable<'_>, base: Option<&Config>) -> (Config, Vec<Problem>) {
+    let mut reader = Reader::new(text, None);
+    let mut config = match base {
+        Some(base) => base.clone(),
+        None => reader.base(table),
+    };
+    reader.tables(table, &mut config);
+    let failed: BTreeSet<String> = reader.problems.iter().map(|problem| problem.key.clone()).collect();
+    reader.problems.extend(rules::check_except(&config, &failed));
+    (config, reader.problems)
+}
+
+/// Reads a whole file of text, of bounded size.
+#[cfg(feature = "sim")]
+pub(crate) fn text_of(path: &Path) -> Result<String, ConfigError> {
+    let bytes = read_bounded(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|error| not_utf8(&error, &path.display().to_string()).into())
+}
+
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -117,11 +139,15 @@ impl<'t> Reader<'t> {
         }
         let root = root.into_inner();
         let mut config = self.base(&root);
-        self.walk(&root, "", &mut config);
-        if let Some((_, value)) = root.iter().find(|(key, _)| key.get_ref() == "mailboxes") {
-            self.mailboxes(value, &mut config);
-        }
+        self.tables(&root, &mut config);
         config
+    }
+
+    fn tables(&mut self, root: &DeTable<'_>, config: &mut Config) {
+        self.walk(root, "", config);
+        if let Some((_, value)) = root.iter().find(|(key, _)| key.get_ref() == "mailboxes") {
+            self.mailboxes(value, config);
+        }
     }
 
     fn base(&mut self, root: &DeTable<'_>) -> Config {

@@ -25,6 +25,8 @@ mod value;
 mod blank;
 #[cfg(feature = "config")]
 mod document;
+#[cfg(feature = "sim")]
+mod fields;
 #[cfg(feature = "config")]
 mod lookup;
 #[cfg(feature = "config")]
@@ -37,6 +39,17 @@ mod suggest;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+
+#[cfg(feature = "sim")]
+pub(crate) use codec::{Codec, Count, Limits, Line, Or, Share, Size, Span, Word};
+#[cfg(feature = "sim")]
+pub(crate) use document::{overlay, text_of};
+#[cfg(feature = "sim")]
+pub(crate) use fields::{Fields, Sheet};
+#[cfg(feature = "sim")]
+pub(crate) use human::parse_duration;
+#[cfg(feature = "sim")]
+pub(crate) use value::{Value, Wrong};
 
 pub use error::{ConfigError, Invalid, Place, Problem, ProblemKind};
 pub use human::{parse_size, show_duration, show_size};

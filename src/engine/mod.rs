@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod limit;
 pub mod mailbox;
 pub mod operation;
+pub mod plan;
 pub mod policy;
 pub mod ratio;
 pub(crate) mod resume;

@@ -47,6 +47,7 @@ mod intake;
 mod mint;
 mod order;
 mod permits;
+mod plan;
 mod shutdown;
 mod steer;
 

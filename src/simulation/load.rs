@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Happening, Traced, World};
+use super::World;
+use super::agenda::Happening;
+use super::outbox::Row;
 use crate::engine::operation::OperationKind;
 use crate::engine::spread::fnv1a;
-use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
+use crate::engine::{Answer, Cost, Lane, Operation, OperationKey, Timestamp};
 use crate::upstream::Random;
 
 /// Operations of one kind, to be submitted.
@@ -61,38 +63,73 @@ impl Load {
     }
 }
 
+/// One operation the world follows.
+#[derive(Debug)]
+pub(super) struct Traced {
+    pub(super) mailbox: usize,
+    pub(super) lane: Lane,
+    pub(super) cost: Cost,
+    pub(super) tenant: Option<Arc<str>>,
+    pub(super) submitted_at: Timestamp,
+    deadline: Duration,
+    /// Whether its submission has come.
+    pub(super) submitted: bool,
+    /// Its place among those that have ended.
+    pub(super) ended: Option<usize>,
+    /// The attempt that is live, or was last.
+    pub(super) row: u32,
+    pub(super) live: bool,
+    pub(super) down: Duration,
+    /// On its way to us.
+    pub(super) answer: Option<Answer>,
+    pub(super) sends: u32,
+    /// Whether the upstream has taken it.
+    pub(super) taken: bool,
+    pub(super) row_in_outbox: Row,
+}
+
 impl World {
     /// Submits one operation at `at`.
     pub fn submit(&mut self, at: Timestamp, load: &Load) -> OperationKey {
-        self.last_key += 1;
-        let key = OperationKey(self.last_key);
-        let shown = self.local(at);
-        let operation = Operation {
-            key,
-            id_hash: fnv1a(&self.last_key.to_be_bytes()),
-            lane: load.lane,
-            kind: OperationKind::Send,
-            tenant: load.tenant.clone(),
-            campaign: None,
-            cost: load.cost,
-            submitted_at: shown,
-            not_before: shown,
-            deadline: shown.after(load.deadline),
-            attempts: 0,
-        };
-        let traced = Traced {
+        self.traced.push(Traced {
             mailbox: load.mailbox,
             lane: load.lane,
             cost: load.cost,
             tenant: load.tenant.clone(),
             submitted_at: at,
+            deadline: load.deadline,
+            submitted: false,
+            ended: None,
             row: 0,
             live: false,
             down: Duration::ZERO,
-        };
-        self.traced.insert(key, traced);
-        self.put(at, Happening::Submit(operation));
+            answer: None,
+            sends: 0,
+            taken: false,
+            row_in_outbox: Row::new(at),
+        });
+        self.pending += 1;
+        let key = OperationKey(self.traced.len() as u64);
+        self.put(at, Happening::Submit(key));
         key
+    }
+
+    /// An operation as the engine takes it.
+    pub(super) fn operation(&self, key: OperationKey, traced: &Traced) -> Operation {
+        let shown = self.local(traced.submitted_at);
+        Operation {
+            key,
+            id_hash: fnv1a(&key.0.to_be_bytes()),
+            lane: traced.lane,
+            kind: OperationKind::Send,
+            tenant: traced.tenant.clone(),
+            campaign: None,
+            cost: traced.cost,
+            submitted_at: shown,
+            not_before: shown,
+            deadline: shown.after(traced.deadline),
+            attempts: 0,
+        }
     }
 
     /// Submits `count` operations at one instant.

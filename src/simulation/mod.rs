@@ -4,44 +4,33 @@
 //! mailbox-hour costs microseconds and a failing run is its seed. The engines see a clock that may run fast or slow
 //! against the upstream's. What the checkers read is the upstream's log, never the engines' own opinion.
 
+mod agenda;
 mod load;
+mod outbox;
+pub mod report;
+pub mod scenario;
 mod step;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use load::Load;
+pub use outbox::KeepOutbox;
 
-use crate::engine::mailbox::{Effect, Input, Mailbox, Outcome};
+use self::agenda::{Agenda, Happening, Place};
+use self::load::Traced;
+use self::outbox::Outbox;
+use self::step::Work;
+use crate::engine::mailbox::{AskShared, Input, Mailbox, Outcome};
 use crate::engine::operation::Transition;
 use crate::engine::policy::{MailboxPolicy, SharedPolicy};
 use crate::engine::shared::Shared;
-use crate::engine::{Cost, Event, Lane, Operation, OperationKey, Timestamp};
+use crate::engine::{Cost, Event, Lane, OperationKey, Timestamp};
 use crate::upstream::Upstream;
 
-/// What happens next.
-#[derive(Debug)]
-enum Happening {
-    Submit(Operation),
-    Arrive { key: OperationKey, row: u32 },
-    Answer { key: OperationKey, row: u32, answer: crate::engine::Answer },
-    TimeOut { key: OperationKey, row: u32 },
-    Wake(usize),
-    WakeShared,
-}
-
-/// One operation the world follows.
-#[derive(Debug)]
-struct Traced {
-    mailbox: usize,
-    lane: Lane,
-    cost: Cost,
-    tenant: Option<Arc<str>>,
-    submitted_at: Timestamp,
-    row: u32,
-    live: bool,
-    down: std::time::Duration,
-}
+/// The instant at which every world begins, in true time: an ordinary day.
+pub const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 /// How one operation ended.
 #[derive(Clone, Debug)]
@@ -64,36 +53,64 @@ pub struct Ended {
 /// The world.
 #[derive(Debug)]
 pub struct World {
-    start: Timestamp,
     now: Timestamp,
     clock_ppm: i32,
     mailboxes: Vec<Mailbox>,
     names: Vec<Arc<str>>,
+    policies: Vec<Arc<MailboxPolicy>>,
     shared: Option<Shared>,
+    shared_policy: Option<Arc<SharedPolicy>>,
     upstream: Upstream,
-    agenda: BTreeMap<(Timestamp, u64), Happening>,
-    sequence: u64,
-    armed: Vec<Option<(Timestamp, u64)>>,
-    armed_shared: Option<(Timestamp, u64)>,
-    traced: HashMap<OperationKey, Traced>,
-    last_key: u64,
+    agenda: Agenda,
+    armed: Vec<Option<Place>>,
+    armed_shared: Option<Place>,
+    /// Every operation there ever was; the key is the place, counted from 1.
+    traced: Vec<Traced>,
+    pending: usize,
     ended: Vec<Ended>,
     events: Vec<(Timestamp, Event)>,
     keep_events: KeepEvents,
     order: Vec<(usize, Lane, OperationKey)>,
+    decisions: u64,
     wakes: u64,
-    histories: BTreeMap<OperationKey, Vec<Transition>>,
-    sends: BTreeMap<OperationKey, u64>,
+    transitions: Vec<(OperationKey, Transition)>,
+    changes: Vec<Change>,
+    burns: Vec<(Arc<str>, Option<Arc<str>>, Cost)>,
+    outbox: Outbox,
+    look_ups: LookUps,
+    /// Until when the process is gone, and what is submitted meanwhile waits outside.
+    down_until: Option<Timestamp>,
+    /// Work inside one instant; kept for its room.
+    work: VecDeque<Work>,
 }
 
-/// Whether the world keeps the engines' events.
+/// New policies, to take effect at an instant.
+#[derive(Debug)]
+struct Change {
+    mailboxes: Vec<Arc<MailboxPolicy>>,
+    shared: Option<Arc<SharedPolicy>>,
+}
+
+/// Which of the engines' events the world keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepEvents {
-    /// They are dropped as they come.
+    /// None: they are dropped as they come.
     #[default]
     No,
+    /// Changes of state: breakers, waves, full lanes, suspensions. Not those of single operations.
+    Changes,
     /// All of them.
     Yes,
+}
+
+/// Whether the provider can be asked what became of an unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LookUps {
+    /// It cannot: unknowns are given up in the end.
+    #[default]
+    Unanswered,
+    /// It answers with the truth, as Graph does by the email's id.
+    Answered,
 }
 
 impl World {
@@ -105,43 +122,77 @@ impl World {
         shared: Option<Arc<SharedPolicy>>,
         upstream: Upstream,
     ) -> Self {
-        let start = Timestamp::from_micros(1_700_000_000_000_000);
-        let names: Vec<Arc<str>> = (0..mailboxes).map(|n| Arc::from(format!("m{n}@contoso.example"))).collect();
-        let shared = shared.map(Shared::new);
-        let ask = shared.as_ref().map_or(crate::engine::mailbox::AskShared::OnTrouble, Shared::ask);
-        let make = |name: &Arc<str>| {
-            let mut mailbox = Mailbox::new(Arc::clone(name), Arc::clone(policy));
-            mailbox.handle(start, Input::AskShared(ask));
-            mailbox
-        };
-        Self {
-            start,
-            now: start,
+        let named = |n| (Arc::from(format!("m{n}@contoso.example")), Arc::clone(policy));
+        Self::with_mailboxes((0..mailboxes).map(named), shared, upstream)
+    }
+
+    /// Mailboxes with names and policies of their own, under shared scopes if there is a policy for them.
+    #[must_use]
+    pub fn with_mailboxes(
+        mailboxes: impl IntoIterator<Item = (Arc<str>, Arc<MailboxPolicy>)>,
+        shared: Option<Arc<SharedPolicy>>,
+        upstream: Upstream,
+    ) -> Self {
+        let (names, policies): (Vec<_>, Vec<_>) = mailboxes.into_iter().unzip();
+        let mut world = Self {
+            now: START,
             clock_ppm: 0,
-            mailboxes: names.iter().map(make).collect(),
+            mailboxes: Vec::new(),
             armed: vec![None; names.len()],
             names,
-            shared,
+            policies,
+            shared: None,
+            shared_policy: shared,
             upstream,
-            agenda: BTreeMap::new(),
-            sequence: 0,
+            agenda: Agenda::default(),
             armed_shared: None,
-            traced: HashMap::new(),
-            last_key: 0,
+            traced: Vec::new(),
+            pending: 0,
             ended: Vec::new(),
             events: Vec::new(),
             keep_events: KeepEvents::No,
             order: Vec::new(),
+            decisions: 0,
             wakes: 0,
-            histories: BTreeMap::new(),
-            sends: BTreeMap::new(),
+            transitions: Vec::new(),
+            changes: Vec::new(),
+            burns: Vec::new(),
+            outbox: Outbox::default(),
+            look_ups: LookUps::Unanswered,
+            down_until: None,
+            work: VecDeque::new(),
+        };
+        world.make_engines();
+        let ask = world.asks();
+        for mailbox in &mut world.mailboxes {
+            mailbox.handle(START, Input::AskShared(ask));
         }
+        world
+    }
+
+    /// Engines with nothing in them, by the policies in force.
+    fn make_engines(&mut self) {
+        self.shared = self.shared_policy.clone().map(Shared::new);
+        let make =
+            |(name, policy): (&Arc<str>, &Arc<MailboxPolicy>)| Mailbox::new(Arc::clone(name), Arc::clone(policy));
+        self.mailboxes = self.names.iter().zip(&self.policies).map(make).collect();
+    }
+
+    fn asks(&self) -> AskShared {
+        self.shared.as_ref().map_or(AskShared::OnTrouble, Shared::ask)
     }
 
     /// Lets the engines' clock run `ppm` parts per million fast (or slow, below zero) against the upstream's.
     #[must_use]
     pub fn clock_ppm(mut self, ppm: i32) -> Self {
         self.clock_ppm = ppm.clamp(-100_000, 100_000);
+        self
+    }
+
+    /// Lets the provider answer, or not, what became of an unknown.
+    #[must_use]
+    pub fn look_ups(mut self, look_ups: LookUps) -> Self {
+        self.look_ups = look_ups;
         self
     }
 
@@ -154,8 +205,8 @@ impl World {
 
     /// The instant at which the world began.
     #[must_use]
-    pub fn start(&self) -> Timestamp {
-        self.start
+    pub const fn start(&self) -> Timestamp {
+        START
     }
 
     /// The instant it is now, in true time.
@@ -217,60 +268,119 @@ impl World {
         self.wakes
     }
 
-    /// The transitions of every operation so far, those of its submission left out.
+    /// How many inputs the engines have decided on.
     #[must_use]
-    pub fn histories(&self) -> &BTreeMap<OperationKey, Vec<Transition>> {
-        &self.histories
+    pub fn decisions(&self) -> u64 {
+        self.decisions
     }
 
-    /// How often each operation was handed to the transport.
+    /// The transitions of every operation so far, those of its submission left out. Gathers them anew.
     #[must_use]
-    pub fn sends(&self) -> &BTreeMap<OperationKey, u64> {
-        &self.sends
+    pub fn histories(&self) -> BTreeMap<OperationKey, Vec<Transition>> {
+        let mut histories = BTreeMap::<_, Vec<_>>::new();
+        for (key, transition) in &self.transitions {
+            histories.entry(*key).or_default().push(*transition);
+        }
+        histories
+    }
+
+    /// How often an operation was handed to the transport.
+    #[must_use]
+    pub fn sends(&self, key: OperationKey) -> u64 {
+        self.get(key).map_or(0, |traced| u64::from(traced.sends))
+    }
+
+    /// Operations submitted, or to be submitted.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.traced.len()
     }
 
     /// Operations that have not ended.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.traced.len()
+        self.pending
+    }
+
+    /// The instant of the next happening, in true time.
+    #[must_use]
+    pub fn next_instant(&self) -> Option<Timestamp> {
+        self.agenda.next_instant()
+    }
+
+    /// Lets new policies take effect at `at`: one for each mailbox, in order, and those of the shared scopes.
+    ///
+    /// # Panics
+    /// When there is not one policy per mailbox.
+    pub fn reconfigure(
+        &mut self,
+        at: Timestamp,
+        mailboxes: Vec<Arc<MailboxPolicy>>,
+        shared: Option<Arc<SharedPolicy>>,
+    ) {
+        assert_eq!(mailboxes.len(), self.names.len(), "one policy per mailbox");
+        self.changes.push(Change { mailboxes, shared });
+        self.put(at, Happening::Change(self.changes.len() - 1));
     }
 
     /// What an engine's clock shows at a true instant.
     #[must_use]
     pub fn local(&self, at: Timestamp) -> Timestamp {
-        let elapsed = i128::from(at.as_micros()) - i128::from(self.start.as_micros());
+        let elapsed = i128::from(at.as_micros()) - i128::from(START.as_micros());
         let shown = elapsed + elapsed * i128::from(self.clock_ppm) / 1_000_000;
-        let micros = i128::from(self.start.as_micros()) + shown;
+        let micros = i128::from(START.as_micros()) + shown;
         Timestamp::from_micros(u64::try_from(micros.max(0)).unwrap_or(u64::MAX))
     }
 
     /// The first true instant at which an engine's clock has reached `shown`.
     fn true_instant(&self, shown: Timestamp) -> Timestamp {
-        let elapsed = i128::from(shown.as_micros()) - i128::from(self.start.as_micros());
+        let elapsed = i128::from(shown.as_micros()) - i128::from(START.as_micros());
         let elapsed = (elapsed * 1_000_000 / (1_000_000 + i128::from(self.clock_ppm))).max(0);
-        let mut at = Timestamp::from_micros(
-            self.start.as_micros().saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX / 4)),
-        );
+        let mut at =
+            Timestamp::from_micros(START.as_micros().saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX / 4)));
         while self.local(at) < shown {
-            at = at.after(std::time::Duration::from_micros(1));
+            at = at.after(Duration::from_micros(1));
         }
         at
     }
 
-    fn put(&mut self, at: Timestamp, happening: Happening) -> (Timestamp, u64) {
-        self.sequence += 1;
-        let place = (at.max(self.now), self.sequence);
-        self.agenda.insert(place, happening);
-        place
+    /// Lets another client spend `cost` of a mailbox's budget at `at`, whether it fits or not.
+    pub fn burn(&mut self, at: Timestamp, mailbox: Arc<str>, tenant: Option<Arc<str>>, cost: Cost) {
+        self.burns.push((mailbox, tenant, cost));
+        self.put(at, Happening::Burn(self.burns.len() - 1));
+    }
+
+    fn put(&mut self, at: Timestamp, happening: Happening) -> Place {
+        self.agenda.put(at.max(self.now), happening)
+    }
+
+    fn get(&self, key: OperationKey) -> Option<&Traced> {
+        self.traced.get(place_of(key))
+    }
+
+    fn get_mut(&mut self, key: OperationKey) -> Option<&mut Traced> {
+        self.traced.get_mut(place_of(key))
     }
 
     fn keep(&mut self, event: Event) {
-        if self.keep_events == KeepEvents::Yes {
-            self.events.push((self.now, event));
+        let single = || {
+            matches!(
+                event,
+                Event::AttemptFinished { .. }
+                    | Event::OperationDeferred { .. }
+                    | Event::ReservationDenied { .. }
+                    | Event::BackgroundCapped { .. }
+            )
+        };
+        match self.keep_events {
+            KeepEvents::No => {}
+            KeepEvents::Changes if single() => {}
+            KeepEvents::Changes | KeepEvents::Yes => self.events.push((self.now, event)),
         }
     }
+}
 
-    fn drain(&mut self, number: usize) -> Vec<Effect> {
-        std::iter::from_fn(|| self.mailboxes[number].poll_effect()).collect()
-    }
+/// Where an operation is kept; beyond every place for the key 0, which is nobody's.
+fn place_of(key: OperationKey) -> usize {
+    usize::try_from(key.0.wrapping_sub(1)).unwrap_or(usize::MAX)
 }

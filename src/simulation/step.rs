@@ -1,18 +1,22 @@
 //! One happening after the other.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Ended, Happening, World};
+use super::agenda::Happening;
+use super::{Ended, LookUps, World};
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::operation::Transition;
 use crate::engine::shared::{self, Asker, MailboxKey};
-use crate::engine::{Answer, OperationKey, Sent, Throttle, Timestamp, Verdict};
+use crate::engine::{Answer, OperationKey, Scope, Sent, Throttle, Timestamp, Verdict};
 use crate::upstream::{ArrivalRequest, Decision, Delivery, RetryAfter};
 
+/// How long the provider takes to say what became of an unknown.
+const LOOK_UP_TAKES: Duration = Duration::from_millis(300);
+
 /// Work inside one instant.
-enum Work {
+#[derive(Debug)]
+pub(super) enum Work {
     Mailbox(usize, Input),
     Shared(shared::Input),
 }
@@ -20,10 +24,7 @@ enum Work {
 impl World {
     /// Lets everything happen up to and including `until`.
     pub fn run_until(&mut self, until: Timestamp) {
-        while let Some((&(at, _), _)) = self.agenda.first_key_value() {
-            if at > until {
-                break;
-            }
+        while self.agenda.next_instant().is_some_and(|at| at <= until) {
             self.step();
         }
         self.now = self.now.max(until);
@@ -31,70 +32,112 @@ impl World {
 
     /// Lets everything happen until no operation is pending or `until` has come.
     pub fn run_to_end(&mut self, until: Timestamp) {
-        while !self.traced.is_empty() {
-            match self.agenda.first_key_value() {
-                Some((&(at, _), _)) if at <= until => self.step(),
-                _ => break,
-            }
+        while self.pending > 0 && self.agenda.next_instant().is_some_and(|at| at <= until) {
+            self.step();
         }
     }
 
     /// Hands an input to one mailbox now.
     pub fn input(&mut self, mailbox: usize, input: Input) {
-        self.work(Work::Mailbox(mailbox, input));
+        self.run(Work::Mailbox(mailbox, input));
     }
 
     /// Hands an input to the shared scopes now.
     pub fn shared_input(&mut self, input: shared::Input) {
-        self.work(Work::Shared(input));
+        self.run(Work::Shared(input));
     }
 
     fn step(&mut self) {
-        let Some(((at, sequence), happening)) = self.agenda.pop_first() else { return };
-        self.now = self.now.max(at);
+        let Some((place, happening)) = self.agenda.pop() else { return };
+        self.now = self.now.max(place.0);
         match happening {
-            Happening::Submit(operation) => {
-                let mailbox = self.traced.get(&operation.key).map_or(0, |traced| traced.mailbox);
-                self.work(Work::Mailbox(mailbox, Input::Enqueue(operation)));
-            }
+            Happening::Submit(key) => self.submitted(key),
             Happening::Wake(mailbox) => {
-                if self.armed[mailbox].is_some_and(|armed| armed.1 == sequence) {
+                // A timer that was moved meanwhile is no longer the one that is armed.
+                if self.armed[mailbox] == Some(place) {
                     self.armed[mailbox] = None;
                     self.wakes += 1;
-                    self.work(Work::Mailbox(mailbox, Input::Wake));
+                    self.run(Work::Mailbox(mailbox, Input::Wake));
                 }
             }
             Happening::WakeShared => {
-                if self.armed_shared.is_some_and(|armed| armed.1 == sequence) {
+                if self.armed_shared == Some(place) {
                     self.armed_shared = None;
                     self.wakes += 1;
-                    self.work(Work::Shared(shared::Input::Wake));
+                    self.run(Work::Shared(shared::Input::Wake));
                 }
             }
             Happening::Arrive { key, row } => self.arrive(key, row),
-            Happening::Answer { key, row, answer } => self.answer(key, row, answer),
+            Happening::Answer { key, row } => {
+                let answer = self.get_mut(key).filter(|traced| traced.row == row).and_then(|it| it.answer.take());
+                if let Some(answer) = answer {
+                    self.answer(key, row, answer);
+                }
+            }
             Happening::TimeOut { key, row } => self.answer(key, row, Verdict::Unknown.into()),
+            Happening::LookedUp(key) => self.looked_up(key),
+            Happening::Change(number) => self.change(number),
+            Happening::Burn(number) => {
+                if let Some((mailbox, tenant, cost)) = self.burns.get(number) {
+                    self.upstream.burn(self.now, mailbox, tenant.as_ref(), *cost);
+                }
+            }
+            Happening::Crash(back_at) => self.die(back_at),
+            Happening::Restart => self.come_back(),
         }
     }
 
-    fn work(&mut self, first: Work) {
-        let mut queue = VecDeque::from([first]);
+    fn submitted(&mut self, key: OperationKey) {
+        if let Some(back_at) = self.down_until {
+            self.put(back_at, Happening::Submit(key));
+            return;
+        }
+        let Some(traced) = self.get_mut(key) else { return };
+        traced.submitted = true;
+        let Some(traced) = self.get(key) else { return };
+        let (mailbox, operation) = (traced.mailbox, self.operation(key, traced));
+        self.run(Work::Mailbox(mailbox, Input::Enqueue(operation)));
+    }
+
+    fn looked_up(&mut self, key: OperationKey) {
+        let Some(traced) = self.get(key).filter(|_| self.down_until.is_none()) else { return };
+        let (mailbox, accepted) = (traced.mailbox, traced.taken);
+        self.run(Work::Mailbox(mailbox, Input::Resolved { key, accepted }));
+    }
+
+    fn change(&mut self, number: usize) {
+        let Some(change) = self.changes.get(number) else { return };
+        self.policies.clone_from(&change.mailboxes);
+        self.shared_policy.clone_from(&change.shared);
+        if self.down_until.is_some() {
+            return;
+        }
+        if let Some(policy) = self.shared_policy.clone() {
+            self.run(Work::Shared(shared::Input::Reconfigure(policy)));
+        }
+        for number in 0..self.mailboxes.len() {
+            self.run(Work::Mailbox(number, Input::Reconfigure(Arc::clone(&self.policies[number]))));
+        }
+    }
+
+    pub(super) fn run(&mut self, first: Work) {
+        self.work.push_back(first);
         let shown = self.local(self.now);
-        while let Some(work) = queue.pop_front() {
+        while let Some(work) = self.work.pop_front() {
+            self.decisions += 1;
             match work {
                 Work::Mailbox(number, input) => {
                     self.mailboxes[number].handle(shown, input);
-                    for effect in self.drain(number) {
-                        self.perform(number, effect, &mut queue);
+                    while let Some(effect) = self.mailboxes[number].poll_effect() {
+                        self.perform(number, effect);
                     }
                     self.arm(number);
                 }
                 Work::Shared(input) => {
                     let Some(shared) = &mut self.shared else { continue };
                     shared.handle(shown, input);
-                    let effects: Vec<_> = std::iter::from_fn(|| shared.poll_effect()).collect();
-                    for effect in effects {
-                        self.perform_shared(effect, &mut queue);
+                    while let Some(effect) = self.shared.as_mut().and_then(shared::Shared::poll_effect) {
+                        self.perform_shared(effect);
                     }
                     self.arm_shared();
                 }
@@ -102,49 +145,57 @@ impl World {
         }
     }
 
-    fn perform(&mut self, number: usize, effect: Effect, queue: &mut VecDeque<Work>) {
+    fn perform(&mut self, number: usize, effect: Effect) {
         let mailbox = MailboxKey(u32::try_from(number).unwrap_or(u32::MAX));
         let asker = |key| Asker { mailbox, key };
         match effect {
             Effect::Reserve { key, lane, tenant, cost } => {
-                queue.push_back(Work::Shared(shared::Input::Reserve { asker: asker(key), lane, tenant, cost }));
+                self.work.push_back(Work::Shared(shared::Input::Reserve { asker: asker(key), lane, tenant, cost }));
             }
             Effect::Return { key, .. } => {
-                queue.push_back(Work::Shared(shared::Input::Return { asker: asker(key) }));
+                self.work.push_back(Work::Shared(shared::Input::Return { asker: asker(key) }));
             }
             Effect::Settle { key, tenant, sent_at, answer } => {
                 let settle = shared::Input::Settle { asker: asker(key), tenant, sent_at, answer };
-                queue.push_back(Work::Shared(settle));
+                self.work.push_back(Work::Shared(settle));
             }
-            Effect::Claim { key, .. } => {
-                self.histories.entry(key).or_default().push(Transition::Claim);
-                queue.push_back(Work::Mailbox(number, Input::Claimed { key }));
+            Effect::Claim { key, attempt } => {
+                self.transitions.push((key, Transition::Claim));
+                self.on_claim(key, attempt);
+                self.work.push_back(Work::Mailbox(number, Input::Claimed { key }));
             }
-            Effect::Record(record) => self.histories.entry(record.key).or_default().push(record.transition),
+            Effect::Record(record) => {
+                self.transitions.push((record.key, record.transition));
+                self.on_record(&record);
+            }
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
             Effect::Outcome { key, outcome } => self.end(key, outcome),
             Effect::Event(event) => self.keep(event),
-            Effect::Reconcile { .. } | Effect::Grant { .. } | Effect::Remember(_) => {}
+            Effect::Reconcile { key } if self.look_ups == LookUps::Answered => {
+                self.put(self.now.after(LOOK_UP_TAKES), Happening::LookedUp(key));
+            }
+            Effect::Remember(memory) => self.on_breaker(Scope::Mailbox(Arc::clone(&self.names[number])), memory),
+            Effect::Reconcile { .. } | Effect::Grant { .. } => {}
         }
     }
 
-    fn perform_shared(&mut self, effect: shared::Effect, queue: &mut VecDeque<Work>) {
+    fn perform_shared(&mut self, effect: shared::Effect) {
         let number = |asker: Asker| asker.mailbox.0 as usize;
         match effect {
             shared::Effect::Grant(asker) => {
-                queue.push_back(Work::Mailbox(number(asker), Input::Granted { key: asker.key }));
+                self.work.push_back(Work::Mailbox(number(asker), Input::Granted { key: asker.key }));
             }
             shared::Effect::Wait { asker, until, constraint } => {
                 let waiting = Input::Waiting { key: asker.key, until, constraint };
-                queue.push_back(Work::Mailbox(number(asker), waiting));
+                self.work.push_back(Work::Mailbox(number(asker), waiting));
             }
             shared::Effect::Announce(ask) => {
                 for mailbox in 0..self.mailboxes.len() {
-                    queue.push_back(Work::Mailbox(mailbox, Input::AskShared(ask)));
+                    self.work.push_back(Work::Mailbox(mailbox, Input::AskShared(ask)));
                 }
             }
             shared::Effect::Event(event) => self.keep(event),
-            shared::Effect::Remember { .. } => {}
+            shared::Effect::Remember { scope, memory } => self.on_breaker(scope, memory),
         }
     }
 
@@ -152,9 +203,6 @@ impl World {
         let wanted = self.mailboxes[number].poll_deadline().map(|at| self.true_instant(at).max(self.now));
         if self.armed[number].map(|armed| armed.0) == wanted {
             return;
-        }
-        if let Some(armed) = self.armed[number].take() {
-            self.agenda.remove(&armed);
         }
         self.armed[number] = wanted.map(|at| self.put(at, Happening::Wake(number)));
     }
@@ -165,20 +213,17 @@ impl World {
         if self.armed_shared.map(|armed| armed.0) == wanted {
             return;
         }
-        if let Some(armed) = self.armed_shared.take() {
-            self.agenda.remove(&armed);
-        }
         self.armed_shared = wanted.map(|at| self.put(at, Happening::WakeShared));
     }
 
     fn send(&mut self, key: OperationKey, row: u32, deadline: Timestamp) {
         let plan = self.upstream.plan_latency();
-        let Some(traced) = self.traced.get_mut(&key) else { return };
+        let Some(traced) = self.get_mut(key) else { return };
         (traced.row, traced.live, traced.down) = (row, true, plan.down);
-        let (mailbox, lane) = (traced.mailbox, traced.lane);
-        *self.sends.entry(key).or_default() += 1;
+        (traced.answer, traced.sends) = (None, traced.sends + 1);
         if row == 1 {
-            self.order.push((mailbox, lane, key));
+            let first = (traced.mailbox, traced.lane, key);
+            self.order.push(first);
         }
         let arrival = self.now.after(plan.up);
         self.put(arrival, Happening::Arrive { key, row });
@@ -188,7 +233,7 @@ impl World {
 
     fn arrive(&mut self, key: OperationKey, row: u32) {
         let plan = self.upstream.plan_latency();
-        let Some(traced) = self.traced.get(&key) else { return };
+        let Some(traced) = self.get(key) else { return };
         let request = ArrivalRequest {
             mailbox: Arc::clone(&self.names[traced.mailbox]),
             tenant: traced.tenant.clone(),
@@ -202,33 +247,42 @@ impl World {
         self.upstream.complete(answered_at, decision.handle);
         let heard = matches!(decision.delivery, Delivery::Once | Delivery::Twice);
         let answer = match decision.delivery {
-            Delivery::Lost => return,
-            Delivery::Cut => Verdict::Unknown.into(),
-            _ => judge(&decision, answered_at),
+            Delivery::Lost => None,
+            Delivery::Cut => Some(Verdict::Unknown.into()),
+            _ => Some(judge(&decision, answered_at)),
         };
-        let at = answered_at.after(if heard { down } else { Duration::ZERO });
-        self.put(at, Happening::Answer { key, row, answer });
+        let Some(traced) = self.get_mut(key) else { return };
+        traced.taken |= decision.executed;
+        if traced.row == row && answer.is_some() {
+            traced.answer = answer;
+            let at = answered_at.after(if heard { down } else { Duration::ZERO });
+            self.put(at, Happening::Answer { key, row });
+        }
     }
 
     fn answer(&mut self, key: OperationKey, row: u32, answer: Answer) {
-        let Some(traced) = self.traced.get_mut(&key) else { return };
+        let Some(traced) = self.get_mut(key) else { return };
         if traced.row != row || !std::mem::replace(&mut traced.live, false) {
             return;
         }
         let mailbox = traced.mailbox;
-        self.work(Work::Mailbox(mailbox, Input::Finished { key, answer }));
+        self.run(Work::Mailbox(mailbox, Input::Finished { key, answer }));
     }
 
+    /// An operation has ended, or one that had ended as unknown is settled after all.
     fn end(&mut self, key: OperationKey, outcome: Outcome) {
-        let Some(traced) = self.traced.remove(&key) else { return };
-        self.ended.push(Ended {
-            key,
-            mailbox: traced.mailbox,
-            lane: traced.lane,
-            submitted_at: traced.submitted_at,
-            ended_at: self.now,
-            outcome,
-        });
+        let (now, place) = (self.now, self.ended.len());
+        let Some(traced) = self.get_mut(key) else { return };
+        if let Some(place) = traced.ended {
+            if let Some(ended) = self.ended.get_mut(place) {
+                (ended.outcome, ended.ended_at) = (outcome, now);
+            }
+            return;
+        }
+        traced.ended = Some(place);
+        let (mailbox, lane, submitted_at) = (traced.mailbox, traced.lane, traced.submitted_at);
+        self.pending -= 1;
+        self.ended.push(Ended { key, mailbox, lane, submitted_at, ended_at: now, outcome });
     }
 }
 

@@ -30,6 +30,7 @@ mod schedule;
 mod scopes;
 mod window;
 
+pub use check::Counts;
 pub use decision::{ArrivalRequest, Decision, Delivery, Handle, Refusal, RetryAfter, RetryAfterText};
 pub use foreign::Foreign;
 pub use limit::{Algorithm, ConcurrencyLimit, UpstreamLimit};

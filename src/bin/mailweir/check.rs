@@ -4,10 +4,10 @@
 //! object on standard output.
 
 mod facts;
-mod mistakes;
+pub(crate) mod mistakes;
 mod table;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -47,17 +47,7 @@ impl Check {
                 print(&if self.json { facts() } else { table::text(&file, &config, &email) });
                 ExitCode::SUCCESS
             }
-            Err(error) => {
-                if self.json {
-                    print(&format!("{}\n", mistakes::json(&file, &error)));
-                } else {
-                    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-                    let look = if color { mistakes::Look::Colored } else { mistakes::Look::Plain };
-                    // Nobody is left to tell when standard error is closed.
-                    let _ = std::io::stderr().write_all(mistakes::text(&error, look).as_bytes());
-                }
-                ExitCode::from(2)
-            }
+            Err(error) => mistakes::refuse(&file, &error, mistakes::Form::of(self.json)),
         }
     }
 }

@@ -71,7 +71,7 @@ enum Shut {
     Yes,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     limits: Box<[Limit]>,
     rows: Vec<Row>,

@@ -7,7 +7,7 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::ThrottleKind;
 
 /// One operation the mailbox is responsible for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) operation: Operation,
     pub(super) state: OperationState,

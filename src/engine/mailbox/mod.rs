@@ -18,6 +18,7 @@ mod io;
 mod look;
 mod pump;
 mod restore;
+mod snapshot;
 mod steer;
 mod table;
 #[cfg(test)]
@@ -28,6 +29,9 @@ use std::sync::Arc;
 
 pub use io::{AskShared, Effect, Hold, HoldTarget, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
 pub use restore::{PastAttempt, RestoredOperation};
+pub use snapshot::Snapshot;
+
+pub(in crate::engine) use snapshot::Stage;
 
 use self::table::Table;
 use super::budget::{Budget, Rules};
@@ -41,7 +45,7 @@ use super::scope::Scope;
 use super::time::Timestamp;
 
 /// One mailbox's engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mailbox {
     policy: Arc<MailboxPolicy>,
     ask: AskShared,
@@ -65,7 +69,7 @@ pub struct Mailbox {
 }
 
 /// A wait at the shared scopes. While it lasts, nothing of the same tenant and lane overtakes it here.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SharedWait {
     queue: (Lane, Option<Arc<str>>),
     constraint: Constraint,

@@ -21,7 +21,7 @@ pub(super) enum End {
     Tail,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     entries: KeyMap<Entry>,
     lanes: [LaneQueue; 2],
@@ -186,6 +186,16 @@ impl Table {
 
     pub(super) fn queued_cost(&self, lane: Lane) -> &CostSum {
         &self.queued_cost[lane.index()]
+    }
+
+    /// Every operation, in no order that means anything.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&OperationKey, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// What waits for an instant of its own, the earliest first.
+    pub(super) fn due(&self) -> impl Iterator<Item = &Entry> {
+        self.due.iter().filter_map(|(_, key)| self.entries.get(key))
     }
 
     /// Every operation, in order of admission. For steering and facts, never on the way of a send.

@@ -33,7 +33,7 @@ use super::scope::Scope;
 use super::time::Timestamp;
 
 /// The engine of the shared scopes: one decision over the application and the tenant, all or nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shared {
     policy: Arc<SharedPolicy>,
     application: Budget,
@@ -155,6 +155,14 @@ impl Shared {
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.application.in_flight()
+    }
+
+    /// Who holds a reservation, and of which tenant, in order of operations.
+    pub(in crate::engine) fn granted(&self) -> Vec<(Asker, Option<Arc<str>>)> {
+        let mut granted: Vec<_> =
+            self.granted.values().map(|claimant| (claimant.asker, claimant.tenant.clone())).collect();
+        granted.sort_unstable();
+        granted
     }
 
     /// The application's budget, and those of tenants that are not quiet.

@@ -1,6 +1,8 @@
 //! A configuration's problems, with the line underlined or as JSON.
 
 use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 
 use mailweir::config::{ConfigError, Invalid, Problem};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
@@ -9,9 +11,25 @@ use serde_json::{Value, json};
 /// Most problems that are shown; the rest is counted.
 const SHOWN_MAX: usize = 25;
 
+/// For whom an error is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// People.
+    Text,
+    /// Programs.
+    Json,
+}
+
+impl Form {
+    /// What `--json` says.
+    pub(crate) const fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
 /// How text looks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Look {
+enum Look {
     /// For a terminal.
     Colored,
     /// For a file or another program.
@@ -63,8 +81,21 @@ impl Diagnostic for Shown<'_> {
     }
 }
 
+/// Says what is wrong with a file, on standard error or as JSON on standard output, and answers 2.
+pub(crate) fn refuse(file: &str, error: &ConfigError, form: Form) -> ExitCode {
+    // Nobody is left to tell when the stream is closed.
+    if form == Form::Json {
+        let _ = writeln!(std::io::stdout(), "{}", json(file, error));
+    } else {
+        let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let look = if color { Look::Colored } else { Look::Plain };
+        let _ = std::io::stderr().write_all(text(error, look).as_bytes());
+    }
+    ExitCode::from(2)
+}
+
 /// The error for people.
-pub(crate) fn text(error: &ConfigError, look: Look) -> String {
+fn text(error: &ConfigError, look: Look) -> String {
     let ConfigError::Invalid(invalid) = error else { return format!("error: {}\n", with_causes(error)) };
     let theme = match look {
         Look::Colored => GraphicalTheme::unicode(),
@@ -102,7 +133,7 @@ fn with_causes(error: &ConfigError) -> String {
 }
 
 /// The error as one JSON object.
-pub(crate) fn json(file: &str, error: &ConfigError) -> Value {
+fn json(file: &str, error: &ConfigError) -> Value {
     let problem = |problem: &Problem| {
         json!({
             "kind": problem.kind.as_str(),

@@ -1,0 +1,128 @@
+//! `mailweir simulate SCENARIO.toml`: a scenario in virtual time, with the real engines against the upstream model.
+//!
+//! Facts go to standard output, progress and mistakes to standard error. The exit code is 0 when every invariant held
+//! in every run, 1 when one broke, 2 when the scenario is not valid.
+//!
+//! Runs are one after the other, each on one core: what is measured here is the engine's own speed too.
+
+pub(crate) mod figures;
+mod json;
+mod plots;
+mod text;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use mailweir::clock::{Clock, SystemClock};
+use mailweir::simulation::World;
+use mailweir::simulation::report::Report;
+use mailweir::simulation::scenario::Scenario;
+use mailweir::upstream::Profile;
+
+use super::check::mistakes;
+use figures::Run;
+
+/// What the command line says.
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The scenario
+    scenario: PathBuf,
+    /// Another seed than the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// So many runs, with seeds one after the other, and their means
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
+    /// Another kind of provider than the scenario's: A accruing rolling, B mild rolling, C fixed, D bucket
+    #[arg(long, value_name = "A|B|C|D")]
+    profile: Option<ProfileName>,
+    /// Print events and figures as JSON lines
+    #[arg(long)]
+    json: bool,
+    /// Draw the (first) run into SVG files in this folder
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+}
+
+/// A profile, as the command line spells it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "UPPER")]
+enum ProfileName {
+    A,
+    B,
+    C,
+    D,
+}
+
+impl From<ProfileName> for Profile {
+    fn from(name: ProfileName) -> Self {
+        match name {
+            ProfileName::A => Self::A,
+            ProfileName::B => Self::B,
+            ProfileName::C => Self::C,
+            ProfileName::D => Self::D,
+        }
+    }
+}
+
+impl Simulate {
+    /// Runs it and prints what it came to.
+    pub(crate) fn run(self) -> ExitCode {
+        let scenario = match Scenario::from_path(&self.scenario) {
+            Ok(scenario) => scenario,
+            Err(error) => {
+                return mistakes::refuse(&self.scenario.display().to_string(), &error, mistakes::Form::of(self.json));
+            }
+        };
+        let scenario = match self.profile {
+            Some(profile) => scenario.on_profile(profile.into()),
+            None => scenario,
+        };
+        let first = self.seed.unwrap_or(scenario.seed);
+        let mut runs = Vec::new();
+        for seed in (0..u64::from(self.runs)).map(|number| first.wrapping_add(number)) {
+            let (world, run) = self.one(&scenario, seed);
+            if self.json {
+                print(&json::events(&world, &run));
+            }
+            if runs.is_empty()
+                && let Some(folder) = &self.plots
+                && let Err(error) = plots::draw(folder, &scenario, &world)
+            {
+                let _ = writeln!(std::io::stderr(), "cannot draw into {}: {error}", folder.display());
+                return ExitCode::FAILURE;
+            }
+            runs.push(run);
+        }
+        print(&if self.json { json::summaries(&scenario, &runs) } else { text::summary(&scenario, &runs) });
+        if runs.iter().all(|run| run.report.is_sound()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    fn one(&self, scenario: &Scenario, seed: u64) -> (World, Run) {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1_000) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{bar:30} {msg}").map(|style| style.progress_chars("━━╌"));
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let clock = SystemClock::new();
+        let start = clock.now();
+        let world = scenario.run(seed, |world| {
+            let passed = world.now().since(world.start());
+            let (part, text) = (passed.as_secs_f64() / scenario.until.as_secs_f64(), figures::span(passed));
+            bar.set_position((part * 1_000.0) as u64);
+            bar.set_message(format!("seed {seed}  {text} passed, {} pending", world.pending()));
+        });
+        let took = clock.now().since(start).max(Duration::from_micros(1));
+        bar.set_message(format!("seed {seed}  reading the log"));
+        let report = Report::of(scenario, &world, seed);
+        bar.finish_and_clear();
+        (world, Run { report, took })
+    }
+}
+
+/// Writes to standard output; a reader that went away early (`| head`) is no mistake.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

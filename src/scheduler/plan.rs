@@ -1,0 +1,42 @@
+//! Planning: when would a campaign finish, as everything stands now?
+
+use std::sync::Arc;
+
+use super::error::AskError;
+use super::handle::SchedulerHandle;
+use crate::actor::{Question, SharedItem};
+use crate::engine::Lane;
+use crate::engine::plan::Plan;
+
+impl SchedulerHandle {
+    /// When would `count` emails finish that were submitted now to this mailbox and lane? Asks for the state of the
+    /// mailbox and of the shared scopes, and changes nothing; [`Plan::forecast`] answers, and may be asked again under
+    /// other limits or for other emails. For another mailbox, ask for its plan.
+    ///
+    /// The tenant is the one that the configuration gives the mailbox.
+    ///
+    /// ```no_run
+    /// # async fn plan(handle: mailweir::SchedulerHandle) -> Result<(), Box<dyn std::error::Error>> {
+    /// let plan = handle.plan(10_000, "noreply@contoso.example", mailweir::Lane::Background).await?;
+    /// let forecast = plan.forecast();
+    /// println!("takes {:?}, held back by {:?}", forecast.takes(), forecast.binding());
+    /// let faster = plan.with_limits(["60 requests / 1m".parse()?]).forecast();
+    /// println!("with twice the rate: {:?}", faster.takes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AskError`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn plan(&self, count: u64, mailbox: impl Into<Arc<str>>, lane: Lane) -> Result<Plan, AskError> {
+        let mailbox = mailbox.into();
+        let tenant = self.world.settings.load().config.tenant_of(&mailbox).cloned();
+        let snapshot = self.ask(&mailbox, |answer| Question::Snapshot { answer }).await?;
+        let shared = self.ask_shared(SharedItem::Snapshot).await?;
+        let seat = self.seat(&mailbox).map_err(|none| self.no_seat(&mailbox, &none))?;
+        Ok(Plan::new(*snapshot, count, lane).tenant(tenant).with_shared(*shared, seat.key()))
+    }
+}
