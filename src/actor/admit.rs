@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admissions::{REPEATS_MAX, Stage};
+use super::callers::CallerCharge;
 use super::desk::{Entry, Flight};
 use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 use super::journal::Newcomer;
@@ -11,6 +12,7 @@ use super::kept;
 use super::mailbox::{MailboxActor, Mode};
 use super::permit::{PermitError, TryAcquire};
 use super::ticket::Ticket;
+use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
 use crate::engine::spread::fnv1a;
@@ -53,6 +55,10 @@ impl MailboxActor {
         if let Some(Err(refusal)) = checked {
             return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
         }
+        let charge = match self.charge_caller(&handed) {
+            Ok(charge) => charge,
+            Err(refusal) => return handed.refuse(|submission| SubmitError::Caller { refusal, submission }),
+        };
         let note = key.zip(handed.submission.admission.as_ref()).map(|(key, admission)| {
             let until = self.now.after(admission.cooldown);
             self.admissions.open(key, until, operation.key, Arc::clone(&handed.id));
@@ -73,7 +79,16 @@ impl MailboxActor {
             email: handed.submission.email.clone(),
             note,
         };
-        self.journal.insert(Newcomer { handed, operation }, new);
+        self.journal.insert(Newcomer { handed, operation, charge }, new);
+    }
+
+    fn charge_caller(&self, handed: &Handed) -> Result<CallerCharge, CallerRefusal> {
+        let submission = &handed.submission;
+        let settings = self.world.settings.load();
+        let operation = (Arc::clone(self.seat.id()), Arc::clone(&handed.id));
+        let recipients = submission.email.recipients().len();
+        let policy = &settings.config.callers;
+        self.world.callers.charge(self.now, policy, submission.caller.as_ref(), operation, recipients)
     }
 
     /// Takes in what had waited under an admission key that is free again: a submission like any other.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::callers::Fate;
 use super::desk::{Entry, Who};
 use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
@@ -195,7 +196,10 @@ impl MailboxActor {
             }
             Err(error) => {
                 self.store_degraded();
-                for newcomer in newcomers {
+                for mut newcomer in newcomers {
+                    if stored_nothing(&error) {
+                        newcomer.charge.set(Fate::NotStored);
+                    }
                     self.journal.arrived(newcomer.operation.lane);
                     for repeat in self.admissions.failed(newcomer.operation.key) {
                         repeat.not_stored(error.clone());
@@ -207,8 +211,10 @@ impl MailboxActor {
     }
 
     fn on_stored(&mut self, newcomer: Newcomer, inserted: Inserted) {
-        let Newcomer { handed, operation } = newcomer;
+        let Newcomer { handed, operation, mut charge } = newcomer;
         self.journal.arrived(operation.lane);
+        charge.set(if inserted == Inserted::New { Fate::Stored } else { Fate::NotStored });
+        drop(charge);
         match inserted {
             Inserted::New => {
                 let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
@@ -249,4 +255,9 @@ impl MailboxActor {
     pub(super) fn horizon(&self) -> Timestamp {
         past::horizon(self.now, &self.policy.scope, &self.policy.guard)
     }
+}
+
+/// Whether an insert that failed so certainly stored nothing. A store out of reach may have done it all the same.
+const fn stored_nothing(error: &StoreError) -> bool {
+    matches!(error, StoreError::Full { .. } | StoreError::Unusable { .. })
 }

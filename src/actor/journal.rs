@@ -17,6 +17,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture, try_join_all};
 use tokio::sync::oneshot;
 
+use super::callers::{CallerCharge, Fate};
 use super::entrance::Handed;
 use super::lookup::Lookups;
 use crate::email::Email;
@@ -32,6 +33,7 @@ const RECORD_RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Newcomer {
     pub(crate) handed: Box<Handed>,
     pub(crate) operation: Operation,
+    pub(crate) charge: CallerCharge,
 }
 
 /// What one call wrote, or failed to.
@@ -175,7 +177,9 @@ impl Journal {
             return Flush::Nothing;
         }
         self.retry_at = None;
-        let (newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
+        let (mut newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
+        // From the call on it may be stored, whatever becomes of the call.
+        newcomers.iter_mut().for_each(|newcomer: &mut Newcomer| newcomer.charge.set(Fate::Stored));
         let (records, notes, permits) = (self.take_records(), self.take_notes(), std::mem::take(&mut self.permits));
         let (claims, lookups) = (std::mem::take(&mut self.claims), std::mem::take(&mut self.lookups));
         let batch = Batch { records, notes, permits, claims, newcomers, inserts, lookups };

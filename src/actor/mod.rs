@@ -14,6 +14,7 @@ mod admit;
 mod answer;
 mod aside;
 mod bell;
+mod callers;
 mod charge;
 mod claims;
 mod desk;

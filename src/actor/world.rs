@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
+use super::callers::CallerBook;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
 use super::outlet::Outlet;
@@ -36,6 +37,7 @@ pub(crate) struct World {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) directory: Directory,
     pub(crate) holds: Holds,
+    pub(crate) callers: Arc<CallerBook>,
     pub(crate) trips: Trips,
     /// One order about holds and breakers at a time, so that the store and the engines hear them in one order.
     pub(crate) orders: tokio::sync::Mutex<()>,
@@ -83,6 +85,7 @@ impl World {
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
             holds,
+            callers: Arc::default(),
             trips,
             orders: tokio::sync::Mutex::default(),
             secret: recovery.secret.clone(),

@@ -328,7 +328,7 @@ fn of_limit(error: &LimitError) -> Wrong {
     if unreadable { Wrong::malformed(error.to_string()) } else { Wrong::out_of_range(error.to_string()) }
 }
 
-fn items<T>(value: &Value, most: usize, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
+pub(crate) fn items<T>(value: &Value, most: usize, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
     let Value::List(list) = value else { return Err(Wrong::type_of(value, "an array of strings")) };
     if list.len() > most {
         return Err(Wrong::out_of_range(format!("{} items", list.len())));

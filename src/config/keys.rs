@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Config;
+use super::callers::{Ceiling, Overrides, UNLIMITED};
 use super::codec::{Count, Domains, Hidden, Limits, Line, Or, Share, ShareRange, Size, Span, Word};
 use super::key::{Key, Reload, within};
 use super::settings::{
@@ -14,6 +15,7 @@ use super::settings::{
     TelemetryConfig, TransportConfig, TransportKind,
 };
 use crate::engine::Ratio;
+use crate::engine::callers::CallersPolicy;
 use crate::engine::policy::{
     BreakerPolicy, DuplicatePolicy, GuardPolicy, LanesMode, LanesPolicy, MailboxPolicy, QueuePolicy, ResumePolicy,
     RetryPolicy, ScopePolicy,
@@ -163,6 +165,14 @@ fn submit() -> Vec<Key<SubmitConfig>> {
     ]
 }
 
+fn callers() -> Vec<Key<CallersPolicy>> {
+    keys![Live;
+        ceiling: Or(UNLIMITED, Ceiling),
+        overrides: Overrides(10_000),
+        tracked_max: Count(1, 1_000_000),
+    ]
+}
+
 fn telemetry() -> Vec<Key<TelemetryConfig>> {
     keys![Live;
         mailbox_redaction: Word(&[("none", Redaction::None), ("hash", Redaction::Hash), ("omit", Redaction::Omit)]),
@@ -219,6 +229,7 @@ pub(crate) fn of_config() -> Vec<Key<Config>> {
     keys.extend(table!(Config, queue, queue()));
     keys.extend(table!(Config, actors, actors()));
     keys.extend(table!(Config, submit, submit()));
+    keys.extend(table!(Config, callers, callers()));
     keys.extend(table!(Config, telemetry, telemetry()));
     keys.extend(table!(Config, shutdown, shutdown()));
     keys.extend(table!(Config, transport, transport()));
@@ -282,6 +293,7 @@ mod tests {
         assert_all(store());
         assert_all(actors());
         assert_all(submit());
+        assert_all(callers());
         assert_all(telemetry());
         assert_all(shutdown());
         assert_all(graph());

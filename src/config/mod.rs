@@ -7,6 +7,7 @@
 //!
 //! Not promised: that a valid configuration is wise. `mailweir check` prints what its limits come to.
 
+mod callers;
 mod codec;
 mod error;
 mod human;
@@ -64,6 +65,7 @@ pub use settings::{
 pub use source::Source;
 pub use throughput::{Binds, LimitFacts, Rate, ScopeFacts};
 
+use crate::engine::callers::CallersPolicy;
 use crate::engine::policy::{
     BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, QueuePolicy, ResumePolicy, RetryPolicy, ScopePolicy,
     SharedPolicy,
@@ -118,6 +120,8 @@ pub struct Config {
     pub actors: ActorsConfig,
     /// What is taken in.
     pub submit: SubmitConfig,
+    /// Ceilings per caller.
+    pub callers: CallersPolicy,
     /// What events and metrics show.
     pub telemetry: TelemetryConfig,
     /// How the scheduler stops.
@@ -148,6 +152,7 @@ impl Default for Config {
             queue: QueuePolicy::default(),
             actors: ActorsConfig::default(),
             submit: SubmitConfig::default(),
+            callers: CallersPolicy::default(),
             telemetry: TelemetryConfig::default(),
             shutdown: ShutdownConfig::default(),
             transport: TransportConfig::default(),

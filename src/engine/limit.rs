@@ -15,7 +15,7 @@ use super::cost::Unit;
 
 #[cfg(test)]
 mod tests;
-mod text;
+pub(in crate::engine) mod text;
 
 /// The largest amount: a petabyte.
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000_000;

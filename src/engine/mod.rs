@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub(crate) mod budget;
+pub mod callers;
 pub mod constraint;
 pub mod cost;
 pub mod event;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Submission;
 use crate::engine::Lane;
+use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::Refusal;
 use crate::store::StoreError;
 
@@ -114,6 +115,15 @@ pub enum SubmitError {
         /// What was handed over.
         submission: Box<Submission>,
     },
+    /// The caller may not hand this over: its ceiling is reached, or too many callers are followed. Nothing was stored
+    /// or charged.
+    #[error("caller {:?} was refused: {}", .submission.caller_name(), describe_caller(.refusal))]
+    Caller {
+        /// Why.
+        refusal: CallerRefusal,
+        /// What was handed over.
+        submission: Box<Submission>,
+    },
     /// More is waiting to be taken in than the lane's queue holds. Nothing was stored.
     #[error("the {lane} queue of mailbox {:?} holds {depth_max} submissions already; try again later", .submission.mailbox())]
     QueueFull {
@@ -183,6 +193,7 @@ impl SubmitError {
             Self::Invalid { submission, .. }
             | Self::UnknownMailbox { submission }
             | Self::Refused { submission, .. }
+            | Self::Caller { submission, .. }
             | Self::QueueFull { submission, .. }
             | Self::TooManyMailboxes { submission, .. }
             | Self::Conflict { submission, .. }
@@ -201,6 +212,7 @@ impl SubmitError {
             Self::Refused { refusal, .. } => {
                 matches!(refusal, Refusal::WaitTooLong { .. } | Refusal::QueueFull { .. })
             }
+            Self::Caller { refusal, .. } => !matches!(refusal, CallerRefusal::NeverFits { .. }),
             Self::Store { source, .. } => source.is_retryable(),
             Self::QueueFull { .. }
             | Self::TooManyMailboxes { .. }
@@ -218,6 +230,10 @@ impl SubmitError {
                 refusal: Refusal::WaitTooLong { retry_after, .. } | Refusal::QueueFull { retry_after, .. },
                 ..
             }
+            | Self::Caller {
+                refusal: CallerRefusal::Ceiling { retry_after, .. } | CallerRefusal::TooManyCallers { retry_after, .. },
+                ..
+            }
             | Self::QueueFull { retry_after, .. }
             | Self::TooManyMailboxes { retry_after, .. } => Some(*retry_after),
             _ => None,
@@ -231,11 +247,30 @@ impl SubmitError {
             Self::Invalid { problem, .. } => Some(problem.field()),
             Self::UnknownMailbox { .. } => Some("mailbox"),
             Self::Conflict { .. } => Some("operation_id"),
+            Self::Caller { refusal: CallerRefusal::NeverFits { .. }, .. } => Some("email.recipients"),
+            Self::Caller { .. } => Some("caller"),
             Self::Refused { refusal: Refusal::CostAboveCapacity { .. }, .. } => Some("cost"),
             Self::Refused { refusal: Refusal::DeadlineTooEarly { .. }, .. } => Some("deadline"),
             Self::Refused { refusal: Refusal::WaitTooLong { .. }, .. } => Some("max_wait"),
             _ => None,
         }
+    }
+}
+
+/// A caller's refusal in one line.
+fn describe_caller(refusal: &CallerRefusal) -> String {
+    match refusal {
+        CallerRefusal::Ceiling { unit, used, most, retry_after } => {
+            let unit = unit.as_str();
+            format!("it has used {used} of {most} {unit} of its period (callers); try again in {retry_after:?}")
+        }
+        CallerRefusal::NeverFits { recipients, most } => {
+            format!("{recipients} recipients are above the {most} of a whole period (callers); split the email")
+        }
+        CallerRefusal::TooManyCallers { tracked_max, retry_after } => format!(
+            "{tracked_max} callers are followed already (callers.tracked_max); try again in {retry_after:?}, or give it \
+             an override"
+        ),
     }
 }
 

@@ -107,7 +107,8 @@ impl Submission {
         self
     }
 
-    /// The part of the program that asks for it. At most [`LABEL_BYTES_MAX`] bytes.
+    /// The part of the program that asks for it, whose ceiling (`[callers]`) it uses; without one, none applies. At
+    /// most [`LABEL_BYTES_MAX`] bytes.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<Arc<str>>) -> Self {
         self.caller = Some(caller.into());
@@ -185,6 +186,11 @@ impl Submission {
         }
         hasher.write(&[self.lane as u8]);
         hasher.finish()
+    }
+
+    /// The caller's name, for errors.
+    pub(crate) fn caller_name(&self) -> &str {
+        self.caller.as_deref().unwrap_or_default()
     }
 
     /// Judges what can be judged without state.

@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<Limit, LimitError> {
         unit(name.trim()).ok_or_else(|| LimitError::Unit { text: quoted(), unit: quote(name.trim()) })?;
     let amount = number.checked_mul(factor).ok_or_else(|| LimitError::AmountTooLarge { text: quoted() })?;
     let (window, kind) = over.trim().split_once(char::is_whitespace).unwrap_or((over.trim(), ""));
-    let span = duration(window).map_err(|wrong| match wrong {
+    let span = self::window(window).map_err(|wrong| match wrong {
         NumberError::TooLarge => LimitError::WindowTooLong { text: quoted() },
         NumberError::Malformed => LimitError::Window { text: quoted(), window: quote(window) },
     })?;
@@ -92,18 +92,19 @@ fn bytes(name: &str) -> Option<u64> {
     BYTES.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor)
 }
 
-enum NumberError {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum NumberError {
     Malformed,
     TooLarge,
 }
 
 /// The leading digits and underscores, and the rest.
-fn split_number(text: &str) -> (&str, &str) {
+pub(in crate::engine) fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len()))
 }
 
 /// Digits with single underscores between them.
-fn number(text: &str) -> Result<u64, NumberError> {
+pub(in crate::engine) fn number(text: &str) -> Result<u64, NumberError> {
     if text.is_empty() || text.starts_with('_') || text.ends_with('_') || text.contains("__") {
         return Err(NumberError::Malformed);
     }
@@ -113,7 +114,7 @@ fn number(text: &str) -> Result<u64, NumberError> {
     })
 }
 
-fn duration(text: &str) -> Result<Duration, NumberError> {
+pub(in crate::engine) fn window(text: &str) -> Result<Duration, NumberError> {
     let (mut rest, mut spans, mut millis) = (text, SPANS.iter(), 0_u64);
     if rest.is_empty() {
         return Err(NumberError::Malformed);
@@ -163,7 +164,7 @@ fn print_amount(amount: u64, unit: Unit, f: &mut fmt::Formatter<'_>) -> fmt::Res
 }
 
 /// Underscores between groups of three from five digits on.
-fn print_number(number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(in crate::engine) fn print_number(number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let digits = number.to_string();
     for (place, digit) in digits.char_indices() {
         if digits.len() > 4 && place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -175,7 +176,7 @@ fn print_number(number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// One part, the largest that leaves no rest; a single day as 24h, as providers write it.
-fn print_duration(window: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(in crate::engine) fn print_duration(window: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let millis = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
     let even = SPANS.iter().find(|(name, span)| millis.is_multiple_of(*span) && (*name != "d" || millis > *span));
     let (name, span) = even.copied().unwrap_or(("ms", 1));

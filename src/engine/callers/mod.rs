@@ -1,0 +1,299 @@
+//! Ceilings per caller: how many emails and recipients one part of a program may hand over in a period.
+//!
+//! A limit is the provider's and makes a send wait; a ceiling is ours and refuses it, so that a caller gone wrong (a
+//! loop, a replayed queue) cannot spend what the others need. Judged and charged in one step: between a look and a
+//! later charge two submissions could both find the last place free.
+//!
+//! - A period begins with a caller's first charge and ends at its instant: from then on, and not a moment before, the
+//!   next submission begins a new one. Nothing is timed in between; a ledger that nobody looks at costs nothing but its
+//!   place.
+//! - Charged once per mailbox and operation id, however often that is handed over: a repeat that names more recipients
+//!   is charged the difference.
+//! - What was not stored after all is given back. While several hand over the same operation, it comes back with the
+//!   last of them.
+//! - At most [`CallersPolicy::tracked_max`] callers have a ledger. Above that, those whose period is over lose theirs,
+//!   which loses nothing; if none is, a caller without a ledger is **refused** until the first period ends. A ledger in
+//!   its period is never dropped: its caller would come back to a fresh one and be granted more. A shared ledger for
+//!   the rest would do the same as soon as one of the rest got a ledger of its own. Callers with an override are listed
+//!   by hand, so they are few, and always have a place.
+//!
+//! Not promised: that a ceiling outlives the process. Nothing about callers is stored.
+
+mod ceiling;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use ceiling::{CallerCeiling, CeilingError, PERIOD_MAX, PERIOD_MIN};
+
+use super::time::Timestamp;
+
+/// Who may hand over how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallersPolicy {
+    /// The ceiling of every caller without its own; `None`: no ceiling.
+    pub ceiling: Option<CallerCeiling>,
+    /// What single callers have instead.
+    pub overrides: BTreeMap<Arc<str>, Option<CallerCeiling>>,
+    /// Callers with a ledger at once, those with an override aside.
+    pub tracked_max: u32,
+}
+
+impl Default for CallersPolicy {
+    fn default() -> Self {
+        Self { ceiling: None, overrides: BTreeMap::new(), tracked_max: 10_000 }
+    }
+}
+
+impl CallersPolicy {
+    fn of(&self, caller: &str) -> Option<&CallerCeiling> {
+        self.overrides.get(caller).unwrap_or(&self.ceiling).as_ref()
+    }
+}
+
+/// An operation as a caller names it: its mailbox and its id.
+pub type OperationName = (Arc<str>, Arc<str>);
+
+/// What a ceiling counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallerUnit {
+    /// Emails.
+    Emails,
+    /// Their recipients.
+    Recipients,
+}
+
+impl CallerUnit {
+    /// Its name, as the ceiling's text has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Emails => "emails",
+            Self::Recipients => "recipients",
+        }
+    }
+}
+
+/// Why a caller may not hand this over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallerRefusal {
+    /// Its ceiling for this period is reached.
+    Ceiling {
+        /// In which unit.
+        unit: CallerUnit,
+        /// What it has used.
+        used: u64,
+        /// The most it may use.
+        most: u64,
+        /// When its period ends.
+        retry_after: Duration,
+    },
+    /// No period can ever hold it: it has more recipients than the ceiling allows.
+    NeverFits {
+        /// How many it has.
+        recipients: u64,
+        /// The most a period allows.
+        most: u64,
+    },
+    /// As many callers are followed as are allowed, each in its period.
+    TooManyCallers {
+        /// The bound that was met.
+        tracked_max: u32,
+        /// When the first of them ends.
+        retry_after: Duration,
+    },
+}
+
+/// A charge that was made, to be [kept](Callers::keep) or [given back](Callers::give_back) when it is known whether the
+/// operation was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a charge that is neither kept nor given back counts until its period ends"]
+pub struct Charge {
+    caller: Arc<str>,
+    operation: OperationName,
+    ends_at: Timestamp,
+}
+
+/// The ledgers of all callers.
+#[derive(Clone, Debug, Default)]
+pub struct Callers {
+    ledgers: HashMap<Arc<str>, Ledger>,
+    ends: BTreeSet<(Timestamp, Arc<str>)>,
+}
+
+/// What one caller has used in its period.
+#[derive(Clone, Debug)]
+struct Ledger {
+    ends_at: Timestamp,
+    recipients: u64,
+    charges: HashMap<OperationName, Held>,
+}
+
+/// The charge of one operation.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    recipients: u32,
+    /// Submissions of it whose outcome is open.
+    open: u32,
+    /// Whether one of them was stored.
+    stored: Stored,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stored {
+    #[default]
+    NotYet,
+    Yes,
+}
+
+impl Callers {
+    /// Judges and charges an operation of `caller` with `recipients` recipients. `None`: there is no ceiling, nothing
+    /// was charged.
+    ///
+    /// # Errors
+    /// [`CallerRefusal`]; nothing was charged, and nothing is remembered of it.
+    pub fn charge(
+        &mut self,
+        now: Timestamp,
+        policy: &CallersPolicy,
+        caller: &Arc<str>,
+        operation: OperationName,
+        recipients: u32,
+    ) -> Result<Option<Charge>, CallerRefusal> {
+        let Some(ceiling) = policy.of(caller) else { return Ok(None) };
+        self.end_period(now, caller);
+        let ledger = self.ledgers.get(caller);
+        judge(now, ceiling, ledger, &operation, recipients)?;
+        if ledger.is_none() {
+            self.open(now, policy, caller, ceiling.period())?;
+        }
+        let Some(ledger) = self.ledgers.get_mut(caller) else { return Ok(None) };
+        let held = ledger.charges.entry(operation.clone()).or_default();
+        held.open = held.open.saturating_add(1);
+        let more = recipients.saturating_sub(held.recipients);
+        held.recipients += more;
+        ledger.recipients = ledger.recipients.saturating_add(u64::from(more));
+        Ok(Some(Charge { caller: Arc::clone(caller), operation, ends_at: ledger.ends_at }))
+    }
+
+    /// The operation was stored, or may have been: its charge counts until the period ends.
+    pub fn keep(&mut self, charge: Charge) {
+        self.close(charge, Stored::Yes);
+    }
+
+    /// The operation was certainly not stored by this submission: its charge comes back, unless another submission of
+    /// it was stored or is open.
+    pub fn give_back(&mut self, charge: Charge) {
+        self.close(charge, Stored::NotYet);
+    }
+
+    /// What a caller has used in its period: emails and recipients.
+    #[must_use]
+    pub fn used(&self, now: Timestamp, caller: &str) -> (u64, u64) {
+        let ledger = self.ledgers.get(caller).filter(|ledger| now < ledger.ends_at);
+        ledger.map_or((0, 0), |ledger| (ledger.emails(), ledger.recipients))
+    }
+
+    /// Callers that have a ledger.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.ledgers.len()
+    }
+
+    fn close(&mut self, charge: Charge, stored: Stored) {
+        let Charge { caller, operation, ends_at } = charge;
+        // Of a period that is over nothing is left to keep or to give back.
+        let Some(ledger) = self.ledgers.get_mut(&caller).filter(|ledger| ledger.ends_at == ends_at) else { return };
+        let Some(held) = ledger.charges.get_mut(&operation) else { return };
+        held.open = held.open.saturating_sub(1);
+        if stored == Stored::Yes {
+            held.stored = Stored::Yes;
+        }
+        if held.open == 0 && held.stored == Stored::NotYet {
+            ledger.recipients = ledger.recipients.saturating_sub(u64::from(held.recipients));
+            ledger.charges.remove(&operation);
+        }
+        if ledger.charges.is_empty() {
+            self.forget(&caller);
+        }
+    }
+
+    /// Ends a caller's period if its instant has come.
+    fn end_period(&mut self, now: Timestamp, caller: &Arc<str>) {
+        if self.ledgers.get(caller).is_some_and(|ledger| ledger.ends_at <= now) {
+            self.forget(caller);
+        }
+    }
+
+    fn open(
+        &mut self,
+        now: Timestamp,
+        policy: &CallersPolicy,
+        caller: &Arc<str>,
+        period: Duration,
+    ) -> Result<(), CallerRefusal> {
+        let tracked_max = policy.tracked_max;
+        let full = |callers: &Self| callers.ledgers.len() >= usize::try_from(tracked_max).unwrap_or(usize::MAX);
+        if full(self) {
+            self.end_periods(now);
+        }
+        if full(self) && !policy.overrides.contains_key(caller) {
+            let first = self.ends.first().map_or(now, |(ends_at, _)| *ends_at);
+            return Err(CallerRefusal::TooManyCallers { tracked_max, retry_after: first.since(now) });
+        }
+        let ends_at = now.after(period);
+        self.ends.insert((ends_at, Arc::clone(caller)));
+        self.ledgers.insert(Arc::clone(caller), Ledger { ends_at, recipients: 0, charges: HashMap::new() });
+        Ok(())
+    }
+
+    /// Ends every period whose instant has come.
+    fn end_periods(&mut self, now: Timestamp) {
+        while let Some((_, caller)) = self.ends.first().filter(|(ends_at, _)| *ends_at <= now).cloned() {
+            self.forget(&caller);
+        }
+    }
+
+    fn forget(&mut self, caller: &Arc<str>) {
+        if let Some(ledger) = self.ledgers.remove(caller) {
+            self.ends.remove(&(ledger.ends_at, Arc::clone(caller)));
+        }
+    }
+}
+
+impl Ledger {
+    fn emails(&self) -> u64 {
+        self.charges.len() as u64
+    }
+}
+
+/// Whether the ceiling has room for what this operation adds to the ledger.
+fn judge(
+    now: Timestamp,
+    ceiling: &CallerCeiling,
+    ledger: Option<&Ledger>,
+    operation: &OperationName,
+    recipients: u32,
+) -> Result<(), CallerRefusal> {
+    let held = ledger.and_then(|ledger| ledger.charges.get(operation));
+    let more_emails = u64::from(held.is_none());
+    let more_recipients = u64::from(recipients.saturating_sub(held.map_or(0, |held| held.recipients)));
+    if let Some(most) = ceiling.recipients_max().filter(|most| more_recipients > 0 && u64::from(recipients) > *most) {
+        return Err(CallerRefusal::NeverFits { recipients: u64::from(recipients), most });
+    }
+    let (used_emails, used_recipients) = ledger.map_or((0, 0), |ledger| (ledger.emails(), ledger.recipients));
+    let retry_after = ledger.map_or(Duration::ZERO, |ledger| ledger.ends_at.since(now));
+    let rows = [
+        (CallerUnit::Emails, used_emails, more_emails, ceiling.emails_max()),
+        (CallerUnit::Recipients, used_recipients, more_recipients, ceiling.recipients_max()),
+    ];
+    for (unit, used, more, most) in rows {
+        // What adds nothing is not refused, even if the ceiling was lowered below what is used.
+        if let Some(most) = most.filter(|most| more > 0 && used.saturating_add(more) > *most) {
+            return Err(CallerRefusal::Ceiling { unit, used, most, retry_after });
+        }
+    }
+    Ok(())
+}
