@@ -206,3 +206,78 @@ fn secrets_show_in_no_error() {
     assert!(error.problems().iter().any(|problem| problem.key == "transport.graph.client_secrt"), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
+
+fn refusal(text: &str) -> String {
+    Config::from_toml(text, "test.toml").expect_err(text).to_string()
+}
+
+#[test]
+fn a_horizon_that_outlasts_the_dedupe_window_is_refused_with_both_keys_and_the_way_out() {
+    let retry = "[retry]\nduplicates = \"at-least-once\"\nhorizon = ";
+    for (transport, longest) in [
+        ("", None),
+        ("[transport]\ndedupe_window = \"1m\"", None),
+        ("[transport]\ndedupe_window = \"1h\"", Some("3531s")),
+    ] {
+        let error = refusal(&format!("{retry}\"1h\"\n{transport}"));
+        for part in
+            ["retry.horizon", "transport.dedupe_window", "guard.request_deadline_max", "\"0s\"", "test.toml:3: "]
+        {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        assert!(longest.is_none_or(|longest| error.contains(&format!("at most {longest}"))), "{error}");
+    }
+    // The longest that was named is accepted, and one second more is not.
+    let with = |horizon: u32| format!("{retry}\"{horizon}s\"\n[transport]\ndedupe_window = \"1h\"");
+    assert!(Config::from_toml(&with(3_531), "exactly").is_ok());
+    assert!(Config::from_toml(&with(3_532), "above").is_err());
+    // Never blindly, or never again: nothing to outlast.
+    assert!(Config::from_toml(&format!("{retry}\"0s\""), "zero").is_ok());
+    assert!(Config::from_toml("[retry]\nhorizon = \"1h\"", "at most once").is_ok());
+}
+
+#[test]
+fn a_mailbox_cannot_have_a_horizon_of_its_own_beyond_the_window() {
+    let own = "[mailboxes.\"a@b.example\"]\nretry.duplicates = \"at-least-once\"\nretry.horizon = \"10m\"";
+    let error = refusal(own);
+    assert!(error.contains("mailboxes.\"a@b.example\".retry.horizon"), "{error}");
+    assert!(Config::from_toml(&format!("{own}\n[transport]\ndedupe_window = \"24h\""), "long").is_ok());
+}
+
+#[test]
+fn an_unknown_has_time_to_be_found_absent_twice_where_that_repeats_it() {
+    let text = "[retry]\nduplicates = \"at-least-once\"\nunknown_max = \"5m\"";
+    let error = refusal(text);
+    assert!(error.contains("transport.visibility_delay") && error.contains("above 5m"), "{error}");
+    assert!(Config::from_toml(&text.replace("5m", "301s"), "above").is_ok());
+    let slow = format!("{text}\n[transport]\nvisibility_delay = \"20m\"").replace("\"5m\"", "\"21m\"");
+    assert!(refusal(&slow).contains("above 1265s"), "{}", refusal(&slow));
+}
+
+#[test]
+fn callers_are_read_from_their_text_and_refused_by_name() {
+    let text = "[callers]\nceiling = \"500 emails, 5_000 recipients / 1h\"\n\
+        overrides = [\"billing = 100 emails / 24h\", \"a = b = unlimited\"]";
+    let config = Config::from_toml(text, "callers.toml").expect("valid");
+    assert_eq!(Config::from_toml(&config.to_toml(), "again").expect("valid"), config);
+    assert_eq!(config.callers.overrides.len(), 2);
+    assert!(config.callers.overrides["a = b"].is_none());
+    for (value, part) in [
+        ("ceiling = \"500\"", "no period"),
+        ("ceiling = 500", "a ceiling in quotes"),
+        ("overrides = [\"billing\"]", "no `=`"),
+        ("overrides = [\" = unlimited\"]", "no caller's name"),
+        ("overrides = [\"a = unlimited\", \"a = 1 emails / 1h\"]", "twice"),
+        ("overrides = [\"a = 0 emails / 1h\"]", "zero"),
+        ("tracked_max = 0", "from 1 to"),
+    ] {
+        let error = refusal(&format!("[callers]\n{value}"));
+        assert!(error.contains(part) && error.contains("callers."), "{value}: {error}");
+    }
+}
+
+#[test]
+fn drafts_and_batches_do_not_go_together() {
+    let error = refusal("[transport.graph]\nmode = \"draft-then-send\"\nbatch_max = 5");
+    assert!(error.contains("transport.graph.mode") && error.contains("batch_max = 1"), "{error}");
+}

@@ -11,7 +11,7 @@ use super::callers::{Ceiling, Overrides, UNLIMITED};
 use super::codec::{Count, Domains, Hidden, Limits, Line, Or, Share, ShareRange, Size, Span, Word};
 use super::key::{Key, Reload, within};
 use super::settings::{
-    ActorsConfig, GraphConfig, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
     TelemetryConfig, TransportConfig, TransportKind,
 };
 use crate::engine::Ratio;
@@ -128,6 +128,7 @@ fn retry() -> Vec<Key<RetryPolicy>> {
             ("at-most-once", DuplicatePolicy::AtMostOnce),
             ("at-least-once", DuplicatePolicy::AtLeastOnce),
         ]),
+        horizon: Span(Duration::ZERO, 30 * DAY),
         unknown_max: Span(MINUTE, 30 * DAY),
     ]
 }
@@ -185,6 +186,7 @@ fn shutdown() -> Vec<Key<ShutdownConfig>> {
 
 fn graph() -> Vec<Key<GraphConfig>> {
     keys![Restart;
+        mode: Word(&[("send-mail", GraphMode::SendMail), ("draft-then-send", GraphMode::DraftThenSend)]),
         base_url: Line(2_048),
         authority: Line(2_048),
         scope: Line(2_048),
@@ -204,6 +206,11 @@ fn transport() -> Vec<Key<TransportConfig>> {
     let mut keys: Vec<Key<TransportConfig>> = keys![Restart;
         kind: Word(&[("simulated", TransportKind::Simulated), ("graph", TransportKind::Graph)]),
     ];
+    let provider: Vec<Key<TransportConfig>> = keys![Live;
+        visibility_delay: Span(Duration::ZERO, DAY),
+        dedupe_window: Or("auto", Span(Duration::ZERO, 31 * DAY)),
+    ];
+    keys.extend(provider);
     keys.extend(within("graph", graph(), |t: &TransportConfig| &t.graph, |t| &mut t.graph));
     keys
 }

@@ -59,7 +59,7 @@ pub use mailboxes::{MailboxOverride, Policies};
 pub use reload::{Change, ConfigDiff};
 pub use secret::Secret;
 pub use settings::{
-    ActorsConfig, GraphConfig, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
     TelemetryConfig, TransportConfig, TransportKind,
 };
 pub use source::Source;
@@ -292,6 +292,7 @@ impl Config {
             retry: self.retry.clone(),
             resume: self.resume.clone(),
             queue: self.queue.clone(),
+            provider: self.transport.provider(),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! One pass over everything, so that a person mends a file once and not once per problem.
 
+mod horizon;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use super::error::{Place, Problem, ProblemKind};
 use super::human::show_duration;
 use super::key::Key;
 use super::keys;
-use super::settings::{Mailboxes, TransportKind};
+use super::settings::{GraphMode, Mailboxes, TransportKind};
 use super::value::Value;
 use crate::engine::Ratio;
 use crate::engine::policy::{
@@ -46,6 +48,7 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     broken.extend(of_scope(&config.tenant, "tenant.limits"));
     broken.extend(of_scope(&config.application, "application.limits"));
     broken.extend(of_guard(&config.guard, &config.retry));
+    broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
     broken.extend(of_program(config));
     for broken in broken.iter().filter(|broken| !broken.keys.iter().any(|key| failed.contains(*key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(config));
@@ -117,6 +120,7 @@ fn of_mailbox(
     // A rule that the base already breaks is reported there, once.
     let mut rules = of_policy(&trial, "limits");
     rules.extend(of_guard(&config.guard, &trial.retry));
+    rules.extend(horizon::of_horizon(&config.guard, &trial.retry, &config.transport));
     for broken in rules.iter().filter(|broken| broken.keys.iter().any(|key| own.has(key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(&trial));
         let name = |key: &str| if own.has(key) { full(key) } else { keys::base_of(key) };
@@ -283,6 +287,13 @@ fn of_program(config: &Config) -> Vec<Broken> {
             &SECRETS,
             detail,
             "one of client_secret, client_secret_env, client_secret_file".to_owned(),
+        ));
+    }
+    if graph.mode == GraphMode::DraftThenSend && graph.batch_max > 1 {
+        broken.push(Broken::conflict(
+            &["transport.graph.mode", "transport.graph.batch_max"],
+            format!("a draft is sent by itself, and transport.graph.batch_max = {} asks for batches", graph.batch_max),
+            "transport.graph.batch_max = 1, or \"send-mail\"".to_owned(),
         ));
     }
     if config.transport.kind == TransportKind::Graph {

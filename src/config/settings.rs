@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::error::ConfigError;
 use super::secret::Secret;
+use crate::engine::policy::ProviderPolicy;
 
 /// Where operations live, for programs that take their store from the configuration: `store::open` opens it. A scheduler
 /// has the store that its builder was given.
@@ -139,13 +140,34 @@ impl Default for ShutdownConfig {
 }
 
 /// How emails leave, for programs that take their transport from the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportConfig {
     /// Which transport.
     pub kind: TransportKind,
+    /// How long an email that was taken may not show where a look-up looks.
+    pub visibility_delay: Duration,
+    /// How long the provider drops a second email with the key of the first; `None`: what is known of the transport,
+    /// [`TransportKind::dedupe_window`].
+    pub dedupe_window: Option<Duration>,
     /// The settings of the Graph transport.
     pub graph: GraphConfig,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        let visibility_delay = ProviderPolicy::default().visibility_delay;
+        Self { kind: TransportKind::default(), visibility_delay, dedupe_window: None, graph: GraphConfig::default() }
+    }
+}
+
+impl TransportConfig {
+    /// What the engine needs to know of the provider.
+    #[must_use]
+    pub fn provider(&self) -> ProviderPolicy {
+        let dedupe_window = self.dedupe_window.unwrap_or_else(|| self.kind.dedupe_window());
+        ProviderPolicy { visibility_delay: self.visibility_delay, dedupe_window }
+    }
 }
 
 /// The transports that a configuration can name.
@@ -159,10 +181,38 @@ pub enum TransportKind {
     Graph,
 }
 
+impl TransportKind {
+    /// How long the provider is sure to drop a second email with the key of the first, where nobody says otherwise.
+    ///
+    /// Zero for both. Graph's `sendMail` documents no idempotency, and `client-request-id` is for support cases
+    /// (microsoft-graph-docs-contrib#921; Microsoft Q&A 5882045, 2026). Exchange drops duplicates by Message-ID and
+    /// submit time, for an hour at most (Exchange team blog, July 2004): a second net, no guarantee.
+    #[must_use]
+    pub const fn dedupe_window(self) -> Duration {
+        match self {
+            Self::Simulated | Self::Graph => Duration::ZERO,
+        }
+    }
+}
+
+/// How an email goes to Graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GraphMode {
+    /// `sendMail`: one request. What is lost after the body can only be looked for in Sent Items.
+    #[default]
+    SendMail,
+    /// A draft is created, then sent: two requests. What is lost on the way can be looked up for sure, since a draft
+    /// that is still there was not sent.
+    DraftThenSend,
+}
+
 /// The Graph transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphConfig {
+    /// In one request or in two.
+    pub mode: GraphMode,
     /// Where the API is: scheme, host and optional port.
     pub base_url: String,
     /// Who issues tokens.
@@ -192,6 +242,7 @@ pub struct GraphConfig {
 impl Default for GraphConfig {
     fn default() -> Self {
         Self {
+            mode: GraphMode::default(),
             base_url: "https://graph.microsoft.com".to_owned(),
             authority: "https://login.microsoftonline.com".to_owned(),
             scope: "https://graph.microsoft.com/.default".to_owned(),

@@ -35,6 +35,8 @@ pub struct MailboxPolicy {
     pub resume: ResumePolicy,
     /// Bounds on what waits.
     pub queue: QueuePolicy,
+    /// What is known of the provider.
+    pub provider: ProviderPolicy,
 }
 
 /// What the engine of the shared scopes (application and tenants) needs to know.
@@ -249,7 +251,8 @@ pub enum DuplicatePolicy {
     /// Never sent again by itself: set aside for a person.
     #[default]
     AtMostOnce,
-    /// Sent again with the same key once it is known absent or the provider dedupes.
+    /// Sent again with the same key: once it is known absent, or within [`RetryPolicy::horizon`], while the provider
+    /// drops duplicates.
     AtLeastOnce,
 }
 
@@ -268,6 +271,10 @@ pub struct RetryPolicy {
     pub attempt_timeout: Duration,
     /// What happens to an unknown.
     pub duplicates: DuplicatePolicy,
+    /// How long after the attempt that may have been accepted an operation is sent again blindly, relying on the
+    /// provider to drop the second. Zero, the default: never blindly, only once it is known absent. Needs
+    /// [`DuplicatePolicy::AtLeastOnce`], and a [`ProviderPolicy::dedupe_window`] that outlasts it (algorithms 5, O9).
+    pub horizon: Duration,
     /// An unknown is given up after this.
     pub unknown_max: Duration,
 }
@@ -281,9 +288,42 @@ impl Default for RetryPolicy {
             deadline: Duration::from_secs(86_400),
             attempt_timeout: Duration::from_secs(60),
             duplicates: DuplicatePolicy::AtMostOnce,
+            horizon: Duration::ZERO,
             unknown_max: Duration::from_secs(1_800),
         }
     }
+}
+
+/// What is known of the provider behind the transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderPolicy {
+    /// How long an email that was taken may not show where a look-up looks. "Absent" counts only when it was asked for
+    /// after this, and twice (algorithms 5, transition 10: 60 s).
+    pub visibility_delay: Duration,
+    /// How long it drops a second email with the key of the first. Zero: it does not, as Graph.
+    pub dedupe_window: Duration,
+}
+
+impl Default for ProviderPolicy {
+    fn default() -> Self {
+        Self { visibility_delay: Duration::from_secs(60), dedupe_window: Duration::ZERO }
+    }
+}
+
+/// Look-ups of an unknown, counted from the moment it became one; none before the visibility delay (algorithms 8).
+pub(crate) const LOOK_UPS: [Duration; 3] =
+    [Duration::from_secs(60), Duration::from_secs(300), Duration::from_secs(1_800)];
+
+/// Between two look-ups at least this: at the second no request of the lost attempt can still have been on its way at
+/// the first.
+pub(crate) fn look_up_gap(guard: &GuardPolicy) -> Duration {
+    LOOK_UPS[0].max(guard.request_deadline_max)
+}
+
+/// The clock slack of the horizon rule: what two clocks may differ by over the provider's dedupe window.
+#[must_use]
+pub fn clock_slack(guard: &GuardPolicy, dedupe_window: Duration) -> Duration {
+    Duration::from_micros(guard.clock_error.ceil_of(super::time::micros(dedupe_window)))
 }
 
 /// How deferred operations resume.

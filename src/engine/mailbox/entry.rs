@@ -22,6 +22,9 @@ pub(super) struct Entry {
     pub(super) throttled: Option<ThrottleKind>,
     /// HTTP status or SMTP code of the last attempt.
     pub(super) status: Option<u16>,
+    /// When the first attempt that may have been accepted was sent; `None`: none may have been. From then on the
+    /// provider remembers the operation, for as long as it does.
+    pub(super) maybe_sent_at: Option<Timestamp>,
 }
 
 /// Whether somebody asked for the operation to be stopped while its attempt was live.
@@ -49,7 +52,14 @@ pub(super) enum Step {
     /// The attempt is live, or the permit is out.
     Attempting { sent_at: Timestamp, shared: Shared },
     /// It may have been accepted. In the `due` table for its next look-up.
-    Unknown { since: Timestamp, looks: u8, absent: u8 },
+    Unknown {
+        since: Timestamp,
+        looks: u8,
+        /// Times that it was found absent, of those that count.
+        absent: u8,
+        /// When the look-up that is not answered yet was asked for.
+        asked_at: Option<Timestamp>,
+    },
 }
 
 /// Whether the shared scopes hold a reservation for it.
@@ -76,6 +86,7 @@ impl Entry {
             cancel: CancelRequest::No,
             throttled: None,
             status: None,
+            maybe_sent_at: None,
         }
     }
 

@@ -16,18 +16,15 @@ use crate::engine::spread::{offset, spread};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Verdict};
 
-/// Look-ups of an unknown, counted from the moment it became one (algorithms 8).
-const LOOK_UPS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(300), Duration::from_secs(1_800)];
-
-/// "Absent" has to be heard this often before it is believed (algorithms 5, transition 10).
-const ABSENT_MIN: u8 = 2;
-
 impl Mailbox {
     pub(super) fn finished(&mut self, now: Timestamp, key: OperationKey, answer: Answer) {
         let Some(entry) = self.table.get_mut(key) else { return };
         match entry.step {
             Step::Attempting { sent_at, shared } => {
                 entry.status = answer.status.or(entry.status);
+                if answer.verdict == Verdict::Unknown {
+                    entry.maybe_sent_at.get_or_insert(sent_at);
+                }
                 self.settle(now, key, sent_at, shared, &answer);
                 self.report(key, sent_at, &answer);
                 self.conclude(now, key, answer);
@@ -151,7 +148,13 @@ impl Mailbox {
         self.events.push(Event::MailboxSuspended { scope: self.budget.scope().clone(), of, status });
     }
 
-    fn accepted(&mut self, now: Timestamp, key: OperationKey, transition: Transition, provider_id: Option<String>) {
+    pub(super) fn accepted(
+        &mut self,
+        now: Timestamp,
+        key: OperationKey,
+        transition: Transition,
+        provider_id: Option<String>,
+    ) {
         let Some(entry) = self.table.get_mut(key) else { return };
         entry.apply(transition);
         let outcome = Outcome::Accepted { provider_id, attempts: entry.rows };
@@ -210,72 +213,6 @@ impl Mailbox {
         entry.apply(transition);
         let outcome = Outcome::Exhausted { attempts: entry.operation.attempts, throttled: entry.throttled };
         self.end(now, key, transition, outcome);
-    }
-
-    /// It may have been accepted: the ticket says so at once, and the look-ups begin.
-    fn lost(&mut self, now: Timestamp, key: OperationKey) {
-        let Some(entry) = self.table.get_mut(key) else { return };
-        entry.apply(Transition::Lose);
-        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown });
-        self.await_look_up(key, Step::Unknown { since: now, looks: 0, absent: 0 }, now);
-        let next = self.table.get(key).map(|entry| entry.due_at);
-        self.record(now, key, Transition::Lose, next);
-    }
-
-    /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
-    pub(super) fn await_look_up(&mut self, key: OperationKey, step: Step, earliest: Timestamp) {
-        let Step::Unknown { since, looks, .. } = step else { return };
-        let give_up = since.after(self.policy.retry.unknown_max);
-        let next = LOOK_UPS.get(usize::from(looks)).map_or(give_up, |after| since.after(*after).min(give_up));
-        self.table.delay(key, next.max(earliest), step);
-    }
-
-    /// An unknown's instant has come: look it up once more, or give it up.
-    pub(super) fn look_up(&mut self, now: Timestamp, key: OperationKey) {
-        let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Unknown { since, looks, absent } = entry.step else { return };
-        if now >= since.after(self.policy.retry.unknown_max) && usize::from(looks) >= 1 {
-            entry.apply(Transition::GiveUp);
-            self.end(now, key, Transition::GiveUp, Outcome::Quarantined);
-            return;
-        }
-        self.effects.push_back(Effect::Reconcile { key });
-        // After a downtime several instants of the schedule may have passed: two answers of one moment are one, and
-        // the answer to this look-up has to be able to come before the unknown is given up.
-        let step = Step::Unknown { since, looks: looks.saturating_add(1), absent };
-        self.await_look_up(key, step, now.after(LOOK_UPS[0]));
-    }
-
-    /// What became of an unknown.
-    pub(super) fn resolved(&mut self, now: Timestamp, key: OperationKey, accepted: bool) {
-        let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Unknown { since, looks, absent } = entry.step else { return };
-        if accepted {
-            return self.accepted(now, key, Transition::Find, None);
-        }
-        let absent = absent.saturating_add(1);
-        entry.step = Step::Unknown { since, looks, absent };
-        let may_repeat = self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce;
-        if may_repeat && absent >= ABSENT_MIN && now >= since.after(LOOK_UPS[0]) {
-            self.table.unqueue(key);
-            self.repeat(now, key);
-        }
-    }
-
-    /// Known absent: it may be sent again, with the same key and the same bytes.
-    fn repeat(&mut self, now: Timestamp, key: OperationKey) {
-        let policy = &self.policy.retry;
-        let Some(entry) = self.table.get_mut(key) else { return };
-        let operation = &entry.operation;
-        let attempts = Transition::Repeat.attempts_after(operation.attempts);
-        let at = now.after(backoff(policy, operation.id_hash, attempts));
-        if attempts >= policy.attempts_max.get() || at >= operation.deadline {
-            self.exhaust(now, key, Transition::Expire);
-            return;
-        }
-        entry.apply(Transition::Repeat);
-        self.record(now, key, Transition::Repeat, Some(at));
-        self.again(now, key, Some(at));
     }
 
     pub(super) fn deadline_passed(&mut self, now: Timestamp, key: OperationKey) {

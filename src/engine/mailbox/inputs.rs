@@ -176,6 +176,10 @@ impl Mailbox {
             self.void(now, key, shared, now);
             return;
         }
+        if self.is_forgotten(now, key) {
+            return self.forgotten(now, key, shared);
+        }
+        let Some(entry) = self.table.get_mut(key) else { return };
         entry.step = Step::Attempting { sent_at: now, shared };
         let effect = match entry.operation.kind {
             OperationKind::Send => {
@@ -211,7 +215,7 @@ impl Mailbox {
     }
 
     /// Gives back what was charged, here and at the shared scopes.
-    fn unclaim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
+    pub(super) fn unclaim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get(key) else { return };
         let (lane, cost) = (entry.operation.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));

@@ -23,6 +23,7 @@ mod steer;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

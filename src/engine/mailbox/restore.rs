@@ -3,9 +3,9 @@
 //! Charges come back from the attempt log, so a restart grants no free day. An attempt that was live is `unknown`
 //! from now on: its request may have reached the provider.
 
+use super::Mailbox;
 use super::entry::{Entry, Step};
 use super::table::End;
-use super::{Mailbox, Outcome};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
@@ -88,16 +88,14 @@ impl Mailbox {
                 if let Some(entry) = self.table.get_mut(key) {
                     entry.apply(Transition::Lose);
                 }
-                self.effects.push_back(super::Effect::Outcome { key, outcome: Outcome::Unknown });
-                self.await_look_up(key, Step::Unknown { since: now, looks: 0, absent: 0 }, now);
-                let next = self.table.get(key).map(|entry| entry.due_at);
-                self.record(now, key, Transition::Lose, next);
+                self.doubt(now, key);
             }
             OperationState::Unknown => {
                 let since = restored.changed_at.min(now);
-                self.await_look_up(key, Step::Unknown { since, looks: 0, absent: 0 }, now);
+                self.await_look_up(key, Step::unknown(since), now);
             }
             _ => {
+                self.assume_sent(key);
                 let at = restored.next_at.unwrap_or(not_before);
                 if at > now {
                     self.table.delay(key, at, Step::Delayed);

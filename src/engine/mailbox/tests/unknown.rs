@@ -1,0 +1,239 @@
+//! When "absent" is believed, and when an operation that may have been accepted is sent again.
+
+use std::time::Duration;
+
+use super::*;
+use crate::engine::time::micros;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn at_least_once() -> MailboxPolicy {
+    let mut policy = policy(&["50 requests / 1h"], 4);
+    policy.retry.duplicates = DuplicatePolicy::AtLeastOnce;
+    policy
+}
+
+fn blind(horizon: Duration, dedupe_window: Duration) -> MailboxPolicy {
+    let mut policy = at_least_once();
+    (policy.retry.horizon, policy.provider.dedupe_window) = (horizon, dedupe_window);
+    policy
+}
+
+/// An operation whose attempt was lost at the start.
+fn lost(policy: MailboxPolicy) -> Rig {
+    let mut rig = Rig::new(policy);
+    rig.submit(1, Lane::Foreground);
+    rig.answer(1, Verdict::Unknown);
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn wake_at(&mut self, seconds: u64) {
+        self.now = at(seconds);
+        self.input(Input::Wake);
+    }
+
+    fn absent(&mut self) {
+        self.input(Input::Resolved { key: OperationKey(1), accepted: false });
+    }
+
+    fn looks(&self) -> usize {
+        self.others.iter().filter(|effect| matches!(effect, Effect::Reconcile { .. })).count()
+    }
+
+    fn repeats(&self) -> usize {
+        self.records.iter().filter(|(_, transition)| *transition == Transition::Repeat).count()
+    }
+
+    /// Sends whatever becomes due until then, and answers nothing.
+    fn run_until(&mut self, until: Timestamp) {
+        while let Some(next) = self.mailbox.poll_deadline().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.input(Input::Wake);
+        }
+        self.now = self.now.max(until);
+    }
+}
+
+#[test]
+fn absent_before_the_visibility_delay_is_not_believed() {
+    let mut policy = at_least_once();
+    policy.provider.visibility_delay = 5 * MINUTE;
+    let mut rig = lost(policy);
+    rig.wake_at(299);
+    assert_eq!(rig.looks(), 0, "a look that proves nothing is not made");
+    rig.absent();
+    rig.absent();
+    assert_eq!(rig.repeats(), 0, "an answer to no question");
+    rig.wake_at(300);
+    assert_eq!(rig.looks(), 1);
+    rig.absent();
+    rig.absent();
+    assert_eq!(rig.repeats(), 0, "one look is one answer, however often it is heard");
+    rig.wake_at(364);
+    assert_eq!(rig.looks(), 1, "a request of the lost attempt could have been on its way until 65 s");
+    rig.wake_at(365);
+    assert_eq!(rig.looks(), 2);
+    rig.absent();
+    assert_eq!(rig.repeats(), 1);
+}
+
+#[test]
+fn a_delay_that_was_raised_meanwhile_counts_for_answers_that_come_later() {
+    let mut rig = lost(at_least_once());
+    rig.wake_at(60);
+    let mut raised = at_least_once();
+    raised.provider.visibility_delay = 2 * MINUTE;
+    rig.input(Input::Reconfigure(Arc::new(raised)));
+    rig.absent();
+    rig.wake_at(300);
+    rig.absent();
+    assert_eq!(rig.repeats(), 0, "the first was asked for too early");
+}
+
+#[test]
+fn found_is_believed_at_any_time() {
+    let mut rig = lost(at_least_once());
+    rig.now = at(1);
+    rig.input(Input::Resolved { key: OperationKey(1), accepted: true });
+    assert!(matches!(rig.outcome(1), Some(Outcome::Accepted { .. })));
+}
+
+#[test]
+fn without_a_horizon_nothing_is_repeated_blindly_however_long_the_provider_remembers() {
+    let mut rig = lost(blind(Duration::ZERO, 24 * 60 * MINUTE));
+    rig.run_until(at(3_600));
+    assert!(rig.sent.is_empty());
+    assert_eq!(rig.outcome(1), Some(&Outcome::Quarantined));
+}
+
+#[test]
+fn within_the_horizon_a_lost_operation_goes_again_once_its_attempt_is_over() {
+    let mut rig = lost(blind(10 * MINUTE, 60 * MINUTE));
+    assert_eq!(rig.records, [Transition::Lose, Transition::Repeat].map(|one| (OperationKey(1), one)));
+    assert_eq!(rig.outcome(1), None, "its end is still open");
+    rig.run_until(at(64));
+    assert!(rig.sent.is_empty(), "O2: the lost attempt may be live until 65 s");
+    rig.run_until(at(70));
+    assert_eq!(rig.sent, [OperationKey(1)]);
+    rig.answer(1, Verdict::Accepted);
+    assert!(matches!(rig.outcome(1), Some(Outcome::Accepted { attempts: 2, .. })));
+}
+
+#[test]
+fn the_horizon_counts_from_the_first_attempt_that_may_have_been_accepted() {
+    let mut rig = lost(blind(Duration::from_secs(100), 60 * MINUTE));
+    for _ in 0..10 {
+        rig.run_until(rig.now.after(2 * MINUTE));
+        if rig.sent.pop().is_some() {
+            rig.answer(1, Verdict::Unknown);
+        }
+    }
+    assert_eq!(rig.repeats(), 1, "at 65 s; the next would come after 100 s");
+    assert_eq!(rig.outcome(1), Some(&Outcome::Unknown));
+}
+
+#[test]
+fn a_window_that_is_too_short_for_the_margins_allows_no_blind_repeat_whatever_the_horizon() {
+    // 65 s until the attempt is over, 65 s that the repeat may take, and the slack of two clocks.
+    let exactly = 2 * Duration::from_secs(65);
+    for (window, repeats) in [(Duration::ZERO, 0), (exactly, 0), (exactly + Duration::from_secs(1), 1)] {
+        let rig = lost(blind(60 * MINUTE, window));
+        assert_eq!(rig.repeats(), repeats, "{window:?}");
+    }
+}
+
+#[test]
+fn a_repeat_that_waited_until_the_provider_forgot_is_unknown_again_and_nothing_is_sent() {
+    let mut rig = lost(blind(5 * MINUTE, 60 * MINUTE));
+    rig.input(Input::Hold(Hold { target: HoldTarget::Mailbox, until: at(301) }));
+    rig.run_until(at(310));
+    assert!(rig.sent.is_empty(), "past the horizon");
+    assert_eq!(rig.outcome(1), Some(&Outcome::Unknown));
+    assert_eq!(rig.records.last(), Some(&(OperationKey(1), Transition::Lose)));
+    assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0], "the lost attempt alone is charged");
+    rig.run_until(at(301 + 61));
+    assert_eq!(rig.looks(), 1, "it is looked up instead");
+}
+
+#[test]
+fn a_cancelled_operation_is_not_repeated_blindly() {
+    let mut rig = Rig::new(blind(10 * MINUTE, 60 * MINUTE));
+    rig.submit(1, Lane::Foreground);
+    rig.input(Input::Cancel { key: OperationKey(1) });
+    rig.answer(1, Verdict::Unknown);
+    assert_eq!((rig.repeats(), rig.outcome(1)), (0, Some(&Outcome::Unknown)));
+}
+
+#[test]
+fn after_a_restart_what_waits_after_an_attempt_counts_as_sent_when_it_was_submitted() {
+    let restored = |rig: &Rig, rows| RestoredOperation {
+        operation: rig.operation(1, Lane::Foreground),
+        state: OperationState::Deferred,
+        next_at: None,
+        rows,
+        changed_at: T0,
+    };
+    for (policy, rows, sent) in [
+        (blind(5 * MINUTE, 60 * MINUTE), 1, false),
+        (blind(5 * MINUTE, 60 * MINUTE), 0, true),
+        (at_least_once(), 1, true),
+        (blind(20 * MINUTE, 60 * MINUTE), 1, true),
+    ] {
+        let mut rig = Rig::new(policy.clone());
+        let operation = restored(&rig, rows);
+        rig.now = at(600);
+        rig.mailbox.restore(rig.now, vec![operation], &[]);
+        rig.input(Input::Wake);
+        assert_eq!(!rig.sent.is_empty(), sent, "rows {rows}, {:?}", policy.retry.horizon);
+        assert!(sent || rig.outcome(1) == Some(&Outcome::Unknown));
+    }
+}
+
+proptest::proptest! {
+    /// O9 over whole lives: whatever is lost, held and answered when, no repeat of an operation that may have been
+    /// accepted can arrive after the provider has forgotten it.
+    #[test]
+    fn no_blind_repeat_outlives_the_dedupe_window(
+        horizon in 0_u64..7_200, window in 0_u64..7_200,
+        steps in proptest::collection::vec((0_u64..900, 0_u8..4), 1..30),
+    ) {
+        let seconds = Duration::from_secs;
+        let mut rig = Rig::new(blind(seconds(horizon), seconds(window)));
+        rig.submit(1, Lane::Foreground);
+        let mut first_lost: Option<Timestamp> = None;
+        let margin = seconds(65).saturating_add(Duration::from_micros(micros(seconds(window)).div_ceil(1_000)));
+        for (gap, what) in steps {
+            if rig.sent.pop().is_some() {
+                let sent_at = rig.now;
+                if let Some(first) = first_lost {
+                    let arrives = sent_at.since(first).saturating_add(margin);
+                    proptest::prop_assert!(arrives <= seconds(window), "{arrives:?} of {window} s");
+                    proptest::prop_assert!(sent_at.since(first) <= seconds(horizon));
+                }
+                match what {
+                    0 => rig.answer(1, throttled(Some(gap))),
+                    1 => rig.answer(1, Verdict::Transient { sent: Sent::Maybe, retry_after: None }),
+                    _ => {
+                        rig.answer(1, Verdict::Unknown);
+                        first_lost.get_or_insert(sent_at);
+                    }
+                }
+            } else if what == 3 {
+                let hold = Hold { target: HoldTarget::Mailbox, until: rig.now.after(seconds(gap)) };
+                rig.input(Input::Hold(hold));
+            }
+            // One step at a time, so that an instant of sending is seen.
+            let until = rig.now.after(seconds(gap));
+            while rig.sent.is_empty() {
+                let Some(next) = rig.mailbox.poll_deadline().filter(|next| *next <= until) else { break };
+                rig.now = rig.now.max(next);
+                rig.input(Input::Wake);
+            }
+            if rig.sent.is_empty() {
+                rig.now = rig.now.max(until);
+            }
+        }
+    }
+}

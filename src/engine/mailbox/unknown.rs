@@ -1,0 +1,168 @@
+//! What becomes of an operation that may have been accepted.
+//!
+//! It is looked up, and a look-up can lie in one direction: an email that was taken shows only after a while. So
+//! "found" is believed at once, and "absent" only if it was asked for after the provider's visibility delay, and twice,
+//! the two so far apart that no request of the lost attempt can still have been on its way at the first.
+//!
+//! Where duplicates are allowed and the provider drops them for a while, it may also be sent again blindly, as long as
+//! the provider is sure to remember (the horizon rule, O9). That is judged when it is decided, and again when its turn
+//! has come: it may have waited in its lane until the provider has forgotten. Then it is unknown once more, and only a
+//! look-up or a person moves it on.
+
+use super::entry::{CancelRequest, Shared, Step};
+use super::{Effect, Mailbox, Outcome};
+use crate::engine::invariants::operation::repeat_is_deduplicated;
+use crate::engine::operation::{OperationKey, OperationState, Transition};
+use crate::engine::policy::{DuplicatePolicy, LOOK_UPS, clock_slack, look_up_gap};
+use crate::engine::retry::backoff;
+use crate::engine::time::Timestamp;
+
+/// "Absent" has to be heard this often before it is believed (algorithms 5, transition 10).
+const ABSENT_MIN: u8 = 2;
+
+impl Step {
+    /// An unknown that was not looked up yet.
+    pub(super) const fn unknown(since: Timestamp) -> Self {
+        Self::Unknown { since, looks: 0, absent: 0, asked_at: None }
+    }
+}
+
+impl Mailbox {
+    /// It may have been accepted. The ticket says so at once and the look-ups begin, unless it may go again.
+    pub(super) fn lost(&mut self, now: Timestamp, key: OperationKey) {
+        let again_at = self.blind_repeat_at(now, key);
+        let Some(entry) = self.table.get_mut(key) else { return };
+        entry.apply(Transition::Lose);
+        let Some(at) = again_at else { return self.doubt(now, key) };
+        self.record(now, key, Transition::Lose, Some(at));
+        self.send_again(now, key, at);
+    }
+
+    /// The look-ups of an operation that has just become unknown begin.
+    pub(super) fn doubt(&mut self, now: Timestamp, key: OperationKey) {
+        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown });
+        self.await_look_up(key, Step::unknown(now), now);
+        let next = self.table.get(key).map(|entry| entry.due_at);
+        self.record(now, key, Transition::Lose, next);
+    }
+
+    /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
+    pub(super) fn await_look_up(&mut self, key: OperationKey, step: Step, earliest: Timestamp) {
+        let Step::Unknown { since, looks, .. } = step else { return };
+        let give_up = since.after(self.policy.retry.unknown_max);
+        let delay = self.policy.provider.visibility_delay;
+        let next =
+            LOOK_UPS.get(usize::from(looks)).map_or(give_up, |after| since.after(delay.max(*after)).min(give_up));
+        self.table.delay(key, next.max(earliest), step);
+    }
+
+    /// An unknown's instant has come: look it up once more, or give it up.
+    pub(super) fn look_up(&mut self, now: Timestamp, key: OperationKey) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let Step::Unknown { since, looks, absent, .. } = entry.step else { return };
+        if now >= since.after(self.policy.retry.unknown_max) && usize::from(looks) >= 1 {
+            entry.apply(Transition::GiveUp);
+            self.end(now, key, Transition::GiveUp, Outcome::Quarantined);
+            return;
+        }
+        self.effects.push_back(Effect::Reconcile { key });
+        // After a downtime several instants of the schedule may have passed: two answers of one moment are one, and
+        // the answer to this look-up has to be able to come before the unknown is given up.
+        let gap = look_up_gap(&self.policy.guard);
+        let step = Step::Unknown { since, looks: looks.saturating_add(1), absent, asked_at: Some(now) };
+        self.await_look_up(key, step, now.after(gap));
+    }
+
+    /// What became of an unknown.
+    pub(super) fn resolved(&mut self, now: Timestamp, key: OperationKey, accepted: bool) {
+        let visibility_delay = self.policy.provider.visibility_delay;
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let Step::Unknown { since, looks, absent, asked_at } = entry.step else { return };
+        if accepted {
+            return self.accepted(now, key, Transition::Find, None);
+        }
+        // One answer per look-up, and none to a look that came too early to see it.
+        let counts = asked_at.is_some_and(|asked_at| asked_at >= since.after(visibility_delay));
+        let absent = absent.saturating_add(u8::from(counts));
+        entry.step = Step::Unknown { since, looks, absent, asked_at: None };
+        let may_repeat = self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce;
+        if may_repeat && absent >= ABSENT_MIN {
+            self.table.unqueue(key);
+            self.repeat(now, key);
+        }
+    }
+
+    /// Known absent: it may be sent again, with the same key and the same bytes.
+    fn repeat(&mut self, now: Timestamp, key: OperationKey) {
+        let policy = &self.policy.retry;
+        let Some(entry) = self.table.get_mut(key) else { return };
+        entry.maybe_sent_at = None;
+        let operation = &entry.operation;
+        let attempts = Transition::Repeat.attempts_after(operation.attempts);
+        let at = now.after(backoff(policy, operation.id_hash, attempts));
+        if attempts >= policy.attempts_max.get() || at >= operation.deadline {
+            self.exhaust(now, key, Transition::Expire);
+            return;
+        }
+        self.send_again(now, key, at);
+    }
+
+    fn send_again(&mut self, now: Timestamp, key: OperationKey, at: Timestamp) {
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.apply(Transition::Repeat);
+        }
+        self.record(now, key, Transition::Repeat, Some(at));
+        self.again(now, key, Some(at));
+    }
+
+    /// When an operation whose attempt was just lost may be sent again although nobody can say what became of it.
+    fn blind_repeat_at(&self, now: Timestamp, key: OperationKey) -> Option<Timestamp> {
+        let retry = &self.policy.retry;
+        let entry = self.table.get(key).filter(|entry| entry.cancel == CancelRequest::No)?;
+        let Step::Attempting { sent_at, .. } = entry.step else { return None };
+        let operation = &entry.operation;
+        let attempts = Transition::Repeat.attempts_after(operation.attempts);
+        // Until its deadline the lost attempt is live, and two at once are one too many (O2).
+        let over_at = sent_at.after(self.policy.guard.request_deadline_max);
+        let at = now.after(backoff(retry, operation.id_hash, attempts)).max(over_at);
+        let left = attempts < retry.attempts_max.get() && at < operation.deadline;
+        (left && self.may_repeat_blindly(key, at)).then_some(at)
+    }
+
+    /// The horizon rule at `at`: the provider is sure to remember whatever earlier attempt it may have taken.
+    fn may_repeat_blindly(&self, key: OperationKey, at: Timestamp) -> bool {
+        let (retry, guard) = (&self.policy.retry, &self.policy.guard);
+        let Some(first) = self.table.get(key).and_then(|entry| entry.maybe_sent_at) else { return true };
+        let window = self.policy.provider.dedupe_window;
+        let margins = (guard.request_deadline_max, clock_slack(guard, window));
+        retry.duplicates == DuplicatePolicy::AtLeastOnce
+            && at.since(first) <= retry.horizon
+            && repeat_is_deduplicated(key, (first, at), margins, window).is_ok()
+    }
+
+    /// Whether the turn of an operation that may have been accepted before came too late for a blind repeat.
+    pub(super) fn is_forgotten(&self, now: Timestamp, key: OperationKey) -> bool {
+        !self.may_repeat_blindly(key, now)
+    }
+
+    /// Its turn came too late: nothing is sent, and what was charged comes back. It is unknown, as before its repeat.
+    pub(super) fn forgotten(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
+        self.unclaim(now, key, shared);
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.apply(Transition::Lose);
+        }
+        self.doubt(now, key);
+    }
+
+    /// An operation that an earlier life left waiting after an attempt, under a policy of blind repeats: that attempt
+    /// may be the one it repeats, and the outbox does not say. Its submission is the earliest it can have been sent.
+    pub(super) fn assume_sent(&mut self, key: OperationKey) {
+        let blind =
+            self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce && !self.policy.retry.horizon.is_zero();
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let waits = matches!(entry.state, OperationState::Queued | OperationState::Deferred);
+        if blind && waits && entry.rows > 0 {
+            entry.maybe_sent_at = Some(entry.operation.submitted_at);
+        }
+    }
+}
