@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::iter::Peekable;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use super::handle::{NoSeat, SchedulerHandle};
 use crate::actor::{Admit, BatchReply, Handed, NotTaken, Seat, Ticket, TicketReply, TurnedAway};
 use crate::config::Config;
-use crate::engine::Timestamp;
+use crate::engine::{Cost, Timestamp};
 use crate::submission::{Submission, SubmitError};
 
 /// When to come back after a queue was full: a turn of its actor takes far less.
@@ -137,9 +138,18 @@ impl SchedulerHandle {
             submission.tenant = settings.config.tenant_of(&submission.mailbox).map(Arc::clone);
         }
         let id = self.id_of(&submission, now);
-        let cost = cost_of(&settings.config, &submission);
+        let cost = self.cost_of(&settings.config, &submission);
         let fingerprint = submission.fingerprint();
         Ok(Box::new(Handed { submission, id, cost, fingerprint, reply }))
+    }
+
+    /// What one attempt takes: as the caller said, or as the transport says of what the email counts.
+    fn cost_of(&self, config: &Config, submission: &Submission) -> Cost {
+        submission.cost.unwrap_or_else(|| {
+            let counted = counted(config, submission);
+            // A transport that panics is no reason to take nothing in.
+            catch_unwind(AssertUnwindSafe(|| self.world.transport.cost(counted))).unwrap_or(counted)
+        })
     }
 
     fn id_of(&self, submission: &Submission, now: Timestamp) -> Arc<str> {
@@ -237,14 +247,11 @@ impl Why {
     }
 }
 
-/// What one attempt takes: as the caller said, or counted from the email. Without configured domains of our own, the
-/// mailbox's domain is.
-fn cost_of(config: &Config, submission: &Submission) -> crate::engine::Cost {
-    submission.cost.unwrap_or_else(|| {
-        let own = &config.submit.own_domains;
-        match submission.mailbox.rsplit_once('@') {
-            Some((_, domain)) if own.is_empty() => submission.email.cost(&[domain]),
-            _ => submission.email.cost(own),
-        }
-    })
+/// What the email counts. Without configured domains of our own, the mailbox's domain is.
+fn counted(config: &Config, submission: &Submission) -> Cost {
+    let own = &config.submit.own_domains;
+    match submission.mailbox.rsplit_once('@') {
+        Some((_, domain)) if own.is_empty() => submission.email.cost(&[domain]),
+        _ => submission.email.cost(own),
+    }
 }

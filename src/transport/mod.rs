@@ -14,8 +14,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::email::Email;
-use crate::engine::Lane;
 pub use crate::engine::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};
+use crate::engine::{Cost, Lane};
 
 /// One attempt to make.
 #[derive(Clone, Debug)]
@@ -41,6 +41,12 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// The scheduler drops the future at the attempt's timeout and takes the outcome as [`Verdict::Unknown`].
     fn send(&self, attempt: Attempt) -> BoxFuture<'_, Answer>;
+
+    /// What one attempt takes, of what the email counts: one request unless this says otherwise. Asked once per
+    /// operation, when it is taken in; a cost that the submission names itself is taken as it is.
+    fn cost(&self, counted: Cost) -> Cost {
+        counted
+    }
 
     /// Most attempts that one [`send_many`](Transport::send_many) takes; 1 means that it is not used.
     fn batch_max(&self) -> usize {

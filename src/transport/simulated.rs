@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 
 use super::{Answer, Attempt, Sent, Throttle, ThrottleKind, Transport, Verdict};
 use crate::clock::Clock;
+use crate::engine::Timestamp;
 use crate::upstream::{ArrivalRequest, Decision, Delivery, RetryAfter, ScopeHeader, Upstream};
 
 /// Longest Retry-After that is believed; longer ones are cut to it.
@@ -26,13 +27,14 @@ pub struct SimulatedTransport {
     clock: Arc<dyn Clock>,
     tenants: BTreeMap<Arc<str>, Arc<str>>,
     reconciles: bool,
+    visible_after: Duration,
 }
 
 impl SimulatedTransport {
     /// A transport to `upstream`, which may be shared with a checker. `clock` must run with tokio's timers.
     #[must_use]
     pub fn new(upstream: Arc<Mutex<Upstream>>, clock: Arc<dyn Clock>) -> Self {
-        Self { upstream, clock, tenants: BTreeMap::new(), reconciles: true }
+        Self { upstream, clock, tenants: BTreeMap::new(), reconciles: true, visible_after: Duration::ZERO }
     }
 
     /// The same, with the tenants that mailboxes belong to; others belong to none.
@@ -46,6 +48,13 @@ impl SimulatedTransport {
     #[must_use]
     pub const fn without_reconciliation(mut self) -> Self {
         self.reconciles = false;
+        self
+    }
+
+    /// The same, whose look-ups see an email only this long after it was taken.
+    #[must_use]
+    pub const fn visible_after(mut self, delay: Duration) -> Self {
+        self.visible_after = delay;
         self
     }
 
@@ -101,8 +110,10 @@ impl Transport for SimulatedTransport {
 
     fn reconcile(&self, attempt: Attempt) -> BoxFuture<'_, Option<bool>> {
         let taken = self.reconciles.then(|| {
-            let upstream = self.upstream();
-            upstream.log().client().rev().any(|arrival| arrival.executed && arrival.key == attempt.operation_id)
+            let (upstream, now) = (self.upstream(), self.clock.now());
+            let visible = |at: Timestamp| at.after(self.visible_after) <= now;
+            let mut taken = upstream.log().client().rev().filter(|arrival| arrival.executed);
+            taken.any(|arrival| arrival.key == attempt.operation_id && visible(arrival.at))
         });
         Box::pin(async move { taken })
     }

@@ -30,9 +30,9 @@ pub struct Handle(pub(super) u64);
 pub struct Decision {
     /// To be completed when the service is over, whatever the client hears.
     pub handle: Handle,
-    /// HTTP status: 202, 429, 503 or 504, or the 4xx of a bad request. `None`: the request never arrived.
+    /// HTTP status: 202 (201 of what only prepares a send), 429, 503 or 504, or the 4xx of a bad request. `None`: the request never arrived.
     pub status: Option<u16>,
-    /// Whether the email was taken. True with 504 or no answer, too.
+    /// Whether the email was taken, or what was asked for was done. True with 504 or no answer, too.
     pub executed: bool,
     /// How the answer reaches the client.
     pub delivery: Delivery,

@@ -75,6 +75,15 @@ enum Fault {
     Invalid(u16),
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errand {
+    /// To send an email.
+    Send,
+    /// To prepare that.
+    Prepare,
+}
+
 /// Why a request is refused, and until when by what is known.
 #[derive(Clone, Copy, Debug)]
 struct Reason {
@@ -122,6 +131,16 @@ impl Upstream {
 
     /// Decides a request at the instant of its arrival. An instant before the last one is taken as the last one.
     pub fn arrive(&mut self, now: Timestamp, request: &ArrivalRequest) -> Decision {
+        self.arrive_on(now, request, Errand::Send)
+    }
+
+    /// Decides a request that prepares a send and is none, such as the creation of a draft: it meets the limits, is
+    /// charged and fails like any other, is answered 201, and the log never has it as an email that was taken.
+    pub fn arrive_preparing(&mut self, now: Timestamp, request: &ArrivalRequest) -> Decision {
+        self.arrive_on(now, request, Errand::Prepare)
+    }
+
+    fn arrive_on(&mut self, now: Timestamp, request: &ArrivalRequest, errand: Errand) -> Decision {
         let now = self.advance(now);
         let fault = self.draw_fault(now);
         let delivery = match fault {
@@ -132,7 +151,7 @@ impl Upstream {
             Some(Fault::ResponseDuplicated) => Delivery::Twice,
             _ => Delivery::Once,
         };
-        let decision = self.receive(now, request, fault, Origin::Client);
+        let decision = self.receive(now, request, (fault, errand), Origin::Client);
         Decision { delivery, ..decision }
     }
 
@@ -140,7 +159,7 @@ impl Upstream {
     /// any other, but nothing is taken and no fault befalls it.
     pub fn arrive_invalid(&mut self, now: Timestamp, request: &ArrivalRequest, status: u16) -> Decision {
         let now = self.advance(now);
-        self.receive(now, request, Some(Fault::Invalid(status)), Origin::Client)
+        self.receive(now, request, (Some(Fault::Invalid(status)), Errand::Send), Origin::Client)
     }
 
     /// The service of `handle` is over at `at`, which may lie ahead: its slot is free from then on.
@@ -174,7 +193,7 @@ impl Upstream {
                 break;
             };
             let request = self.sources[n].take(at);
-            let _ = self.receive(at, &request, None, Origin::Foreign);
+            let _ = self.receive(at, &request, (None, Errand::Send), Origin::Foreign);
         }
         self.release(now);
         self.now = now;
@@ -190,15 +209,22 @@ impl Upstream {
         }
     }
 
-    fn receive(&mut self, now: Timestamp, request: &ArrivalRequest, fault: Option<Fault>, origin: Origin) -> Decision {
+    fn receive(
+        &mut self,
+        now: Timestamp,
+        request: &ArrivalRequest,
+        (fault, errand): (Option<Fault>, Errand),
+        origin: Origin,
+    ) -> Decision {
         let decision = if fault == Some(Fault::ErrorBeforeCharge) {
             Decision { status: Some(503), service: Some(self.model.latency.refusal), ..not_arrived(Delivery::Once) }
         } else if let Some(reason) = self.reason(now, request, origin) {
             self.refuse(now, request, reason)
         } else {
-            self.admit(now, request, fault, origin)
+            self.admit(now, request, (fault, errand), origin)
         };
-        self.record(now, request, (decision.status.unwrap_or(0), decision.executed), origin);
+        let taken = decision.executed && errand == Errand::Send;
+        self.record(now, request, (decision.status.unwrap_or(0), taken), origin);
         decision
     }
 
@@ -250,7 +276,13 @@ impl Upstream {
         }
     }
 
-    fn admit(&mut self, now: Timestamp, request: &ArrivalRequest, fault: Option<Fault>, origin: Origin) -> Decision {
+    fn admit(
+        &mut self,
+        now: Timestamp,
+        request: &ArrivalRequest,
+        (fault, errand): (Option<Fault>, Errand),
+        origin: Origin,
+    ) -> Decision {
         let who = who(request);
         self.scopes.charge(now, who, &request.cost, Charge::Accepted);
         let usage = self.model.usage_from.map(|from| (from, self.scopes.usage(now, who)));
@@ -258,6 +290,7 @@ impl Upstream {
             Some(Fault::ErrorAfterCharge) => (503, false),
             Some(Fault::TimeoutAfterAcceptance) => (504, true),
             Some(Fault::Invalid(status)) => (status, false),
+            _ if errand == Errand::Prepare => (201, true),
             _ => (202, true),
         };
         let lingers = if status == 504 { self.model.faults.timeout_lingers } else { Duration::ZERO };

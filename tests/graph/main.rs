@@ -2,6 +2,7 @@
 #![cfg(feature = "graph")]
 
 mod batch;
+mod drafts;
 mod faults;
 mod server;
 mod token;

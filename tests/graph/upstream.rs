@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::{Ratio, Sent, Subject, Verdict};
-use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
+use mailweir::transport::graph::{Credentials, GraphMode, GraphOptions, GraphTransport};
 use mailweir::transport::{Attempt, Transport};
 use mailweir::upstream::http::{ServerOptions, UpstreamServer};
 use mailweir::upstream::{Latency, Model, RetryAfterPolicy, Schedule, Upstream, UpstreamLimit, check};
@@ -25,17 +25,45 @@ impl World {
         Self::with_secret(model, "upstream-secret").await
     }
 
-    async fn with_secret(mut model: Model, secret: &str) -> Self {
+    async fn with_secret(model: Model, secret: &str) -> Self {
+        let options = GraphOptions::default().batch_max(20);
+        Self::with(model, secret, options, ServerOptions::default()).await
+    }
+
+    async fn of_drafts(model: Model) -> Self {
+        let options = GraphOptions::default().mode(GraphMode::DraftThenSend);
+        let mut server = ServerOptions::default();
+        server.sent_items_lag = MINUTE;
+        Self::with(model, "upstream-secret", options, server).await
+    }
+
+    async fn with(mut model: Model, secret: &str, options: GraphOptions, server: ServerOptions) -> Self {
         model.latency = Latency::ZERO;
         let clock = Arc::<HandClock>::default();
         clock.advance(1_700_000_000);
         let read = Arc::clone(&clock);
-        let server = UpstreamServer::start_with(Upstream::new(model, 1), move || read.now(), ServerOptions::default());
+        let server = UpstreamServer::start_with(Upstream::new(model, 1), move || read.now(), server);
         let server = server.await.expect("a free port");
         let credentials = Credentials::new("contoso", "mailweir", secret).authority(server.url());
-        let options = GraphOptions::default().base_url(server.url()).batch_max(20);
+        let options = options.base_url(server.url());
         let transport = GraphTransport::new(credentials, options, Arc::new(SystemClock::new())).expect("valid options");
         Self { server, clock, transport }
+    }
+
+    /// Puts the attempt's email into Drafts, as an attempt did whose answer was lost.
+    async fn create_draft(&self) -> String {
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let form =
+            [("grant_type", "client_credentials"), ("client_id", "mailweir"), ("client_secret", "upstream-secret")];
+        let url = format!("{}/contoso/oauth2/v2.0/token", self.server.url());
+        let text = client.post(url).form(&form).send().await.expect("an answer").text().await.expect("a token");
+        let token: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let url = format!("{}/v1.0/users/noreply@contoso.example/messages", self.server.url());
+        let body = base64::Engine::encode(&super::STANDARD, super::MIME);
+        let request = client.post(url).bearer_auth(token["access_token"].as_str().expect("a token"));
+        let answer = request.header("content-type", "text/plain").body(body).send().await.expect("an answer");
+        assert_eq!(answer.status(), 201);
+        answer.text().await.expect("a draft")
     }
 
     async fn verdict(&self) -> Verdict {
@@ -125,4 +153,43 @@ async fn a_wrong_secret_is_the_accounts_and_known_before_the_first_email() {
     assert!(!world.transport.check().await.expect_err("refused").is_retryable());
     assert_eq!(world.verdict().await, Verdict::Permanent { of: Subject::Account });
     assert!(world.server.log().is_empty());
+}
+
+#[tokio::test]
+async fn a_draft_and_its_send_are_two_requests_at_the_upstream_and_one_email() {
+    let world = World::of_drafts(limited(2)).await;
+    assert_eq!(world.verdict().await, Verdict::Accepted);
+    let log = world.server.log();
+    let facts: Vec<_> = log.iter().map(|one| (one.status, one.executed, one.cost.recipients)).collect();
+    assert_eq!(facts, [(201, false, 0), (202, true, 1)]);
+    assert!(log[0].cost.bytes > 0 && log[1].cost.bytes == 0 && log[0].key == log[1].key);
+    let full = world.transport.send(Attempt { operation_id: "two".into(), ..attempt() }).await.verdict;
+    assert!(matches!(full, Verdict::Throttled(_)), "both counted");
+    // Accepted, so its draft is forgotten; gone from Drafts, and Sent Items shows it after its delay.
+    assert_eq!(world.transport.reconcile(attempt()).await, Some(false), "not visible yet");
+    world.clock.advance(59);
+    assert_eq!(world.transport.reconcile(attempt()).await, Some(false));
+    world.clock.advance(1);
+    assert_eq!(world.transport.reconcile(attempt()).await, Some(true));
+}
+
+#[tokio::test]
+async fn a_draft_that_was_sent_is_known_to_be_sent_before_sent_items_shows_it() {
+    for (fault, expected) in [(true, Some(true)), (false, Some(false))] {
+        let mut model = Model::new([]);
+        // From the second second on: the draft is created before, its send meets the fault.
+        let from = mailweir::engine::Timestamp::from_micros(1_700_000_001_000_000);
+        let always = Schedule::always(Ratio::ZERO).then(from, Ratio::ONE);
+        let faults = &mut model.faults;
+        *if fault { &mut faults.timeout_after_acceptance } else { &mut faults.cut_before_body } = always;
+        let world = World::of_drafts(model).await;
+        // A throttled first attempt would do the same: it leaves a draft for the second.
+        let created = world.create_draft().await;
+        world.clock.advance(1);
+        assert_eq!(world.transport.send(Attempt { number: 2, ..attempt() }).await.verdict, Verdict::Unknown);
+        assert_eq!(world.transport.reconcile(attempt()).await, expected, "{created}");
+        assert_eq!(world.executed(), u64::from(fault));
+        let drafts = world.server.log().iter().filter(|one| one.status == 201).count();
+        assert_eq!(drafts, 1, "the draft that was there was taken");
+    }
 }

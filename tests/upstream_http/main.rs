@@ -3,6 +3,7 @@
 #![cfg(all(feature = "upstream", feature = "graph"))]
 
 mod batch;
+mod drafts;
 mod faults;
 mod sends;
 mod tokens;

@@ -6,6 +6,7 @@ use crate::config::{ConfigError, GraphConfig};
 impl From<&GraphConfig> for GraphOptions {
     fn from(config: &GraphConfig) -> Self {
         Self {
+            mode: config.mode,
             base_url: config.base_url.clone(),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,

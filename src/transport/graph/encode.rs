@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::email::Email;
+use crate::transport::Attempt;
 
 /// `text` with everything but RFC 3986's unreserved characters and `@` percent-encoded.
 pub(super) fn percent(text: &str) -> String {
@@ -49,12 +50,25 @@ pub(super) fn correlation_id(operation_id: &str) -> String {
     uuid::Builder::from_custom_bytes(bytes).into_uuid().hyphenated().to_string()
 }
 
+/// The email's `Message-ID`, or one that is the same in every attempt of its operation.
+pub(super) fn message_id(attempt: &Attempt) -> Cow<'_, str> {
+    if let Some(id) = attempt.email.internet_message_id() {
+        return Cow::Borrowed(id);
+    }
+    let domain = attempt.mailbox.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let spelled = domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    let domain = if spelled && !domain.is_empty() { domain } else { "mailweir.invalid" };
+    Cow::Owned(format!("<{}@{domain}>", correlation_id(&attempt.operation_id)))
+}
+
 /// The MIME in base64; `None` if its headers name somebody who is not in the envelope.
 ///
 /// Graph has no envelope: it sends to whoever stands in `To`, `Cc` and `Bcc`. Recipients of the envelope that stand in
 /// none of them are added as `Bcc`, which Exchange removes before delivery. The other way round the email would reach
 /// people whom nobody counted, so it is refused.
-pub(super) fn body(email: &Email) -> Option<String> {
+///
+/// `message_id` is put in where the email has none of its own.
+pub(super) fn body(email: &Email, message_id: Option<&str>) -> Option<String> {
     let named = named(email);
     let envelope: BTreeSet<String> = email.recipients().map(str::to_ascii_lowercase).collect();
     if named.iter().any(|address| is_plain(address) && !envelope.contains(address)) {
@@ -62,10 +76,14 @@ pub(super) fn body(email: &Email) -> Option<String> {
     }
     let blind: Vec<&str> =
         email.recipients().filter(|recipient| !named.contains(&recipient.to_ascii_lowercase())).collect();
-    let mime = if blind.is_empty() {
+    let message_id = message_id.filter(|_| email.internet_message_id().is_none());
+    let mime = if blind.is_empty() && message_id.is_none() {
         Cow::Borrowed(email.mime())
     } else {
-        let mut mime = format!("Bcc: {}\r\n", blind.join(",\r\n ")).into_bytes();
+        let mut mime = message_id.map(|id| format!("Message-ID: {id}\r\n")).unwrap_or_default().into_bytes();
+        if !blind.is_empty() {
+            mime.extend_from_slice(format!("Bcc: {}\r\n", blind.join(",\r\n ")).as_bytes());
+        }
         mime.extend_from_slice(email.mime());
         Cow::Owned(mime)
     };
@@ -161,7 +179,7 @@ mod tests {
     }
 
     fn decoded(email: &Email) -> Option<String> {
-        body(email).map(|body| String::from_utf8(STANDARD.decode(body).expect("base64")).expect("text"))
+        body(email, None).map(|body| String::from_utf8(STANDARD.decode(body).expect("base64")).expect("text"))
     }
 
     #[test]
@@ -180,7 +198,7 @@ mod tests {
         for header in ["To: ann@a.example, eve@e.example", "To: ann@a.example\r\nBcc: eve@e.example"] {
             let mime = format!("{header}\r\n\r\nHello");
             let email = Email::from_mime("n@c.example", ["ann@a.example"], mime.as_bytes()).expect("an email");
-            assert_eq!(body(&email), None, "{header}");
+            assert_eq!(body(&email, None), None, "{header}");
         }
     }
 }

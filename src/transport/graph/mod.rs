@@ -1,4 +1,5 @@
-//! Sends through Microsoft Graph: `POST /v1.0/users/{mailbox}/sendMail` with the MIME in base64.
+//! Sends through Microsoft Graph: `POST /v1.0/users/{mailbox}/sendMail` with the MIME in base64, or with
+//! [`GraphMode::DraftThenSend`] through a draft.
 //!
 //! 202 is the only answer that is taken for accepted, and it means that a draft was saved: refusals by the recipient
 //! limits arrive later, as reports in the sender's inbox.
@@ -7,7 +8,7 @@
 //! sent email is [`Verdict::Unknown`], and [`reconcile`](Transport::reconcile) looks for its `Message-ID` in Sent Items.
 //! That takes the `Mail.Read` permission beside `Mail.Send`.
 //!
-//! One attempt is one wire request, but for one case: a 401 renews the token once and repeats the request once, since
+//! One attempt is one wire request, through a draft two, but for one case: a 401 renews the token once and repeats the request once, since
 //! a request that was refused for its token was not accepted. Nothing else is repeated here, by us or by the HTTP
 //! client.
 //!
@@ -19,6 +20,7 @@
 
 mod batch;
 mod configured;
+mod draft;
 mod encode;
 mod options;
 mod reconcile;
@@ -33,12 +35,13 @@ use futures::future::{BoxFuture, join_all};
 use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+pub use crate::config::GraphMode;
 pub use options::{BATCH_MAX, Credentials, GraphError, GraphOptions, PlainHttp};
 pub use token::{ClientCredentials, Token, TokenError, TokenSource};
 
 use super::{Attempt, Transport};
 use crate::clock::Clock;
-use crate::engine::{Answer, Lane, Sent, Subject, Verdict};
+use crate::engine::{Answer, Cost, Lane, Sent, Subject, Verdict};
 use crate::signals::{BODY_BYTES_MAX, judge_with};
 use batch::Item;
 use wire::{Call, Wire};
@@ -50,6 +53,7 @@ pub struct GraphTransport {
     options: GraphOptions,
     tokens: Arc<dyn TokenSource>,
     wire: Wire,
+    drafts: draft::Drafts,
 }
 
 impl GraphTransport {
@@ -73,7 +77,7 @@ impl GraphTransport {
         let base = options::base("base_url", &options.base_url, options.plain_http)?;
         let base = if base.ends_with("/v1.0") { base } else { base + "/v1.0" };
         let wire = Wire::new(wire::client(&options)?, Arc::clone(&tokens));
-        Ok(Self { base, options, tokens, wire })
+        Ok(Self { base, options, tokens, wire, drafts: draft::Drafts::default() })
     }
 
     /// Fetches a token, so that wrong credentials are known at the start and not at the first email.
@@ -88,6 +92,9 @@ impl GraphTransport {
     }
 
     async fn send_one(&self, attempt: Attempt) -> Answer {
+        if self.options.mode == GraphMode::DraftThenSend {
+            return self.send_draft(attempt).await;
+        }
         match item(&attempt, 0) {
             Ok(item) => self.send_item(item, pin!(tokio::time::sleep(attempt.timeout))).await,
             Err(answer) => answer,
@@ -110,6 +117,9 @@ impl GraphTransport {
     }
 
     async fn send_all(&self, attempts: Vec<Attempt>) -> Vec<Answer> {
+        if self.options.mode == GraphMode::DraftThenSend {
+            return join_all(attempts.into_iter().map(|attempt| self.send_draft(attempt))).await;
+        }
         let timeout = attempts.iter().map(|attempt| attempt.timeout).min().unwrap_or(Duration::ZERO);
         let mut answers: Vec<Answer> = vec![Verdict::Unknown.into(); attempts.len()];
         let mut items = Vec::with_capacity(attempts.len());
@@ -171,9 +181,17 @@ fn sent_before(mut answer: Answer) -> Answer {
 
 /// What to send for an attempt, or why nothing is sent.
 fn item(attempt: &Attempt, index: usize) -> Result<Item, Answer> {
-    let refuse = |of| Answer::from(Verdict::Permanent { of });
-    let path = encode::user_path(&attempt.mailbox, "sendMail").ok_or_else(|| refuse(Subject::Mailbox))?;
-    let body = encode::body(&attempt.email).ok_or_else(|| refuse(Subject::Message))?;
+    let path = encode::user_path(&attempt.mailbox, "sendMail").ok_or_else(|| refused(Subject::Mailbox))?;
+    let body = encode::body(&attempt.email, None).ok_or_else(|| refused(Subject::Message))?;
+    Ok(Item { index, path, headers: headers(attempt), body })
+}
+
+fn refused(of: Subject) -> Answer {
+    Verdict::Permanent { of }.into()
+}
+
+/// What every request of an attempt carries.
+fn headers(attempt: &Attempt) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(id) = HeaderValue::try_from(encode::correlation_id(&attempt.operation_id)) {
         headers.insert(HeaderName::from_static("client-request-id"), id);
@@ -183,12 +201,18 @@ fn item(attempt: &Attempt, index: usize) -> Result<Item, Answer> {
         Lane::Background => "low",
     };
     headers.insert(HeaderName::from_static("x-ms-throttle-priority"), HeaderValue::from_static(priority));
-    Ok(Item { index, path, headers, body })
+    headers
 }
 
 impl Transport for GraphTransport {
     fn send(&self, attempt: Attempt) -> BoxFuture<'_, Answer> {
         Box::pin(self.send_one(attempt))
+    }
+
+    /// Two requests where a draft comes first.
+    fn cost(&self, counted: Cost) -> Cost {
+        let more = u32::from(self.options.mode == GraphMode::DraftThenSend);
+        Cost { requests: counted.requests.saturating_add(more), ..counted }
     }
 
     fn batch_max(&self) -> usize {
@@ -199,12 +223,16 @@ impl Transport for GraphTransport {
         Box::pin(self.send_all(attempts))
     }
 
-    /// Looks for the email's `Message-ID` in the mailbox's Sent Items. `None` without one, or without an answer.
+    /// Looks for the email's `Message-ID` in the mailbox's Sent Items. `None` without one, or without an answer. Where a
+    /// draft came first, that is looked at first: still there, not sent; gone, sent.
     ///
     /// `Some(false)` right after the send proves nothing: Sent Items is filled later. Ask again after the visibility
     /// delay.
     fn reconcile(&self, attempt: Attempt) -> BoxFuture<'_, Option<bool>> {
         Box::pin(async move {
+            if self.options.mode == GraphMode::DraftThenSend {
+                return self.reconcile_draft(attempt).await;
+            }
             let id = attempt.email.internet_message_id()?;
             let call = reconcile::call(&self.base, &attempt.mailbox, id)?;
             let reply = self.wire.call(&call, pin!(tokio::time::sleep(attempt.timeout))).await.ok()?;

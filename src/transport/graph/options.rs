@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 use secrecy::SecretString;
 
+use crate::config::GraphMode;
 use crate::signals::Unavailable;
 
 /// Most requests that one `$batch` takes (Microsoft Graph JSON batching, 2025).
@@ -27,6 +28,8 @@ pub enum PlainHttp {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GraphOptions {
+    /// In one request or in two: see [`GraphMode`].
+    pub mode: GraphMode,
     /// Scheme, host and optional port; `/v1.0` is added where it is not there.
     pub base_url: String,
     /// Longest wait for a connection, names and TLS included. Keep it below the attempts' timeout: what fails here
@@ -49,6 +52,7 @@ pub struct GraphOptions {
 impl Default for GraphOptions {
     fn default() -> Self {
         Self {
+            mode: GraphMode::default(),
             base_url: "https://graph.microsoft.com".to_owned(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(20),
@@ -65,6 +69,13 @@ impl GraphOptions {
     #[must_use]
     pub fn base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = base_url.into();
+        self
+    }
+
+    /// These options with another way to send.
+    #[must_use]
+    pub const fn mode(mut self, mode: GraphMode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -106,6 +117,9 @@ impl GraphOptions {
     pub(super) fn check(&self) -> Result<(), GraphError> {
         if !(1..=BATCH_MAX).contains(&self.batch_max) {
             return Err(GraphError::BatchMax { value: self.batch_max });
+        }
+        if self.mode == GraphMode::DraftThenSend && self.batch_max > 1 {
+            return Err(GraphError::DraftsInBatches { batch_max: self.batch_max });
         }
         Ok(())
     }
@@ -187,6 +201,12 @@ pub enum GraphError {
     BatchMax {
         /// Its value.
         value: usize,
+    },
+    /// Drafts are sent one by one.
+    #[error("`batch_max` is {batch_max} and `mode` sends drafts, which take no batches: use 1, or the other mode")]
+    DraftsInBatches {
+        /// Its value.
+        batch_max: usize,
     },
     /// The HTTP client could not be built.
     #[error("the HTTP client could not be built")]

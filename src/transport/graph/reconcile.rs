@@ -1,5 +1,7 @@
 //! Looking up what became of an email: its `Message-ID` in Sent Items.
 
+use std::sync::Arc;
+
 use http::Method;
 use http::header::HeaderMap;
 use serde_json::Value;
@@ -8,14 +10,31 @@ use super::encode::{percent, user_path};
 use super::wire::{Call, Reply};
 use crate::signals::BODY_BYTES_MAX;
 
-/// The question; `None` for a mailbox that cannot stand in a path.
+/// What a look for a draft found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// This one.
+    Found(Arc<str>),
+    /// There is none.
+    Nothing,
+}
+
+/// Whether it is in Sent Items; `None` for a mailbox that cannot stand in a path.
 pub(super) fn call(base: &str, mailbox: &str, message_id: &str) -> Option<Call> {
-    let path = user_path(mailbox, "mailFolders/sentitems/messages")?;
+    question(base, &user_path(mailbox, "mailFolders/sentitems/messages")?, message_id, "internetMessageId")
+}
+
+/// Whether it is in Drafts, and under which id.
+pub(super) fn drafts(base: &str, mailbox: &str, message_id: &str) -> Option<Call> {
+    question(base, &user_path(mailbox, "mailFolders/drafts/messages")?, message_id, "id,internetMessageId")
+}
+
+fn question(base: &str, path: &str, message_id: &str, select: &str) -> Option<Call> {
     // OData doubles a quote within a string.
     let filter = percent(&format!("internetMessageId eq '{}'", message_id.replace('\'', "''")));
     Some(Call {
         method: Method::GET,
-        url: format!("{base}{path}?$filter={filter}&$select=internetMessageId&$top=1"),
+        url: format!("{base}{path}?$filter={filter}&$select={select}&$top=1"),
         headers: HeaderMap::new(),
         content_type: "",
         body: String::new(),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::{Either, select};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
@@ -31,10 +31,17 @@ pub(super) struct Call {
     pub(super) url: String,
     pub(super) headers: HeaderMap,
     pub(super) content_type: &'static str,
-    /// Empty for a GET.
+    /// Empty for a GET, and for a POST whose address says it all.
     pub(super) body: String,
     /// Longest answer that is read.
     pub(super) reply_bytes_max: usize,
+}
+
+impl Call {
+    /// Whether it does something and has no body.
+    fn acts_by_its_head(&self) -> bool {
+        self.method != Method::GET && self.body.is_empty()
+    }
 }
 
 /// What came back. The body may be cut.
@@ -85,8 +92,10 @@ impl Wire {
             let gate = Arc::new(Gate::default());
             let sent = within(deadline.as_mut(), self.request(call, token.expose(), &gate)).await;
             let mut response = match sent {
-                None => return Err(lost(&gate, Sent::Maybe)),
-                Some(Err(error)) => return Err(lost(&gate, if never_left(&error) { before } else { Sent::Maybe })),
+                Some(Err(error)) if never_left(&error) => return Err(lost(&gate, before)),
+                // Its head is all of it: nothing tells how far that came.
+                None | Some(Err(_)) if call.acts_by_its_head() => return Err(Verdict::Unknown.into()),
+                None | Some(Err(_)) => return Err(lost(&gate, Sent::Maybe)),
                 Some(Ok(response)) => response,
             };
             if response.status() == StatusCode::UNAUTHORIZED && refused.is_none() {
@@ -106,7 +115,10 @@ impl Wire {
 
     async fn request(&self, call: &Call, token: &str, gate: &Arc<Gate>) -> Result<reqwest::Response, reqwest::Error> {
         let mut request = self.http.request(call.method.clone(), &call.url).headers(call.headers.clone());
-        if !call.body.is_empty() {
+        if call.acts_by_its_head() {
+            // Graph refuses a POST that does not say so.
+            request = request.header(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        } else if !call.body.is_empty() {
             let body = Gated { inner: call.body.clone().into(), gate: Arc::clone(gate) };
             let content_type = HeaderValue::from_static(call.content_type);
             request = request.header(CONTENT_TYPE, content_type).body(reqwest::Body::wrap(body));

@@ -81,7 +81,7 @@ pub(super) fn decided(
     meta: &Meta,
 ) -> Reply {
     let mut reply = match (decision.status, decision.refusal, invalid) {
-        (Some(202), ..) => Reply::new(202, None),
+        (Some(status @ (201 | 202)), ..) => Reply::new(status, None),
         (Some(429), Some(refusal), _) => refused(refusal, scope_header, names, meta),
         (Some(503), ..) => Reply::error(503, "serviceNotAvailable", "The service is not available.", meta),
         (Some(504), ..) => Reply::error(504, "UnknownError", "", meta),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::engine::Lane;
 
 use super::answer::{Meta, Reply};
-use super::send::{Outcome, Sending, Shared, lock, send};
+use super::send::{Outcome, Purpose, Sending, Shared, lock, send};
 use super::text::percent_decoded;
 
 /// Most requests of one batch.
@@ -107,6 +107,7 @@ async fn answer(shared: Arc<Shared>, item: Item, tenant: Arc<str>) -> Option<Val
         None => Reply::error(404, "ResourceNotFound", "Only POST /users/{id}/sendMail is known in a batch.", &meta),
         Some(mailbox) => {
             let sending = Sending {
+                purpose: Purpose::SendMail,
                 mailbox,
                 tenant,
                 content_type: item.header("content-type").unwrap_or_default().to_owned(),

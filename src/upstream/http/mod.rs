@@ -1,7 +1,7 @@
 //! The upstream behind Graph's wire format, on a real socket.
 //!
 //! What a Graph client meets here is what it meets there: client-credentials tokens that expire, `sendMail` with JSON
-//! or base64 MIME, `$batch`, a look at Sent Items that lags behind, throttles with their headers, and connections that
+//! or base64 MIME, drafts that are created and then sent, `$batch`, a look at Sent Items that lags behind, throttles with their headers, and connections that
 //! break. Behind it is the same [`Upstream`] as everywhere, in real time: latencies are waited for, and
 //! instants come from the clock that the caller hands in.
 //!
@@ -16,6 +16,7 @@
 
 mod answer;
 mod batch;
+mod drafts;
 mod mime;
 mod payload;
 mod send;

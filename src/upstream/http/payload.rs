@@ -33,6 +33,9 @@ pub(super) struct Invalid {
     pub(super) message: &'static str,
 }
 
+/// A draft that is not there, or not any more.
+pub(super) const NO_DRAFT: Invalid =
+    Invalid { code: "ErrorItemNotFound", message: "The specified object was not found in the store." };
 const NOT_BASE64: Invalid =
     Invalid { code: "ErrorMimeContentInvalidBase64String", message: "Invalid base64 string for MIME content." };
 const NO_RECIPIENTS: Invalid =
@@ -52,6 +55,16 @@ pub(super) fn read(content_type: &str, body: &[u8], mailbox: &str) -> Result<Pay
         json_payload(&value, body.len(), mailbox)
     } else {
         Err(NO_TYPE)
+    }
+}
+
+/// Reads the body of a draft: as of a send, but a JSON draft is the message itself.
+pub(super) fn read_draft(content_type: &str, body: &[u8], mailbox: &str) -> Result<Payload, Invalid> {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(message) if message.is_object() => {
+            json_payload(&serde_json::json!({ "message": message }), body.len(), mailbox)
+        }
+        _ => read(content_type, body, mailbox),
     }
 }
 

@@ -25,7 +25,8 @@ use crate::upstream::{Arrival, Upstream};
 
 use super::answer::{Meta, Reply};
 use super::batch;
-use super::send::{Outcome, Sending, Shared, lock, send};
+use super::drafts;
+use super::send::{Outcome, Purpose, Sending, Shared, lock, send};
 use super::sent_items::{SentItems, filtered_id};
 use super::socket::{BoundedListener, Scissors};
 use super::text::form_value;
@@ -123,6 +124,7 @@ impl UpstreamServer {
             options,
             tokens: Mutex::new(Tokens::new(Random::stream(seed, 1))),
             sent_items: Mutex::new(SentItems::default()),
+            drafts: Mutex::default(),
             random: Mutex::new(Random::stream(seed, 2)),
             closing: CancellationToken::new(),
             under_way: TaskTracker::new(),
@@ -188,6 +190,9 @@ fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/{tenant}/oauth2/v2.0/token", post(token))
         .route("/v1.0/users/{mailbox}/sendMail", post(send_mail))
+        .route("/v1.0/users/{mailbox}/messages", post(drafts::create))
+        .route("/v1.0/users/{mailbox}/messages/{id}", get(drafts::get))
+        .route("/v1.0/users/{mailbox}/messages/{id}/send", post(drafts::send))
         .route("/v1.0/users/{mailbox}/mailFolders/{folder}/messages", get(messages))
         .route("/v1.0/$batch", post(send_batch))
         .fallback(unknown)
@@ -195,13 +200,13 @@ fn router(shared: Arc<Shared>) -> Router {
 }
 
 /// What is known of a request before its body is read.
-struct Front {
-    meta: Meta,
-    now: Timestamp,
+pub(super) struct Front {
+    pub(super) meta: Meta,
+    pub(super) now: Timestamp,
     tenant: Arc<str>,
 }
 
-fn front(shared: &Shared, headers: &HeaderMap) -> Result<Front, Box<Response>> {
+pub(super) fn front(shared: &Shared, headers: &HeaderMap) -> Result<Front, Box<Response>> {
     let meta = shared.meta(field(headers, "client-request-id"));
     let now = (shared.clock)();
     let message = match lock(&shared.tokens).bearer(field(headers, "authorization").as_deref(), now) {
@@ -236,6 +241,17 @@ async fn send_mail(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    submitted(shared, scissors, (mailbox, Purpose::SendMail), headers, body).await
+}
+
+/// Reads a request, has it done, and answers or breaks the connection.
+pub(super) async fn submitted(
+    shared: Arc<Shared>,
+    scissors: Scissors,
+    (mailbox, purpose): (String, Purpose),
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let read = async {
         let front = front(&shared, &headers)?;
         let body = read_body(&shared, &front, body).await?;
@@ -246,6 +262,7 @@ async fn send_mail(
         Err(response) => return *response,
     };
     let sending = Sending {
+        purpose,
         mailbox,
         tenant: front.tenant,
         content_type: field(&headers, "content-type").unwrap_or_default(),
@@ -302,7 +319,10 @@ async fn messages(
     };
     let filter = query.as_deref().and_then(|query| form_value(query, "$filter"));
     let reply = match filter.as_deref().and_then(filtered_id) {
-        _ if !folder.eq_ignore_ascii_case("sentitems") => {
+        Some(id) if folder.eq_ignore_ascii_case("drafts") => {
+            Reply::new(200, Some(json!({"value": lock(&shared.drafts).find(&mailbox, &id)})))
+        }
+        _ if !["sentitems", "drafts"].iter().any(|known| folder.eq_ignore_ascii_case(known)) => {
             Reply::error(404, "ErrorItemNotFound", "The specified folder was not found.", &front.meta)
         }
         None => {
