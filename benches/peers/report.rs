@@ -1,0 +1,191 @@
+//! What a run was like, read from the upstream's log and from when callers heard of their emails.
+
+use std::time::Duration;
+
+use mailweir::engine::{Lane, Timestamp};
+use mailweir::upstream::{Job, Profile, Upstream, check, optimum};
+
+use crate::arena::is_foreground;
+use crate::scenario::{START, Scenario};
+
+/// One run.
+pub(crate) struct Cell {
+    jobs: usize,
+    /// Taken by the cut-off.
+    done: usize,
+    /// From the start to the last background email; `None`: not all were taken.
+    makespan: Option<Duration>,
+    /// The optimum's.
+    best: Duration,
+    refused: u64,
+    arrivals: u64,
+    duplicates: u64,
+    waits: Vec<Duration>,
+    /// Longest time without one acceptance while background was waiting.
+    stall: Duration,
+    wakes: u64,
+}
+
+impl Cell {
+    pub(crate) fn read(
+        scenario: &Scenario,
+        profile: Profile,
+        seed: u64,
+        jobs: &[Job],
+        ended: &[Option<Timestamp>],
+        upstream: &Upstream,
+        wakes: u64,
+    ) -> Self {
+        let background = || jobs.iter().zip(ended).filter(|(job, _)| !is_foreground(job));
+        let all = background().all(|(_, end)| end.is_some());
+        let last = background().filter_map(|(_, end)| *end).max().unwrap_or(START);
+        let counts = check::counts(upstream.log().client());
+        let cut = START.after(scenario.cut_off);
+        let people = jobs.iter().zip(ended).filter(|(job, _)| is_foreground(job) && job.at < cut);
+        let mut waits: Vec<Duration> = people.map(|(job, end)| end.unwrap_or(cut).since(job.at)).collect();
+        waits.sort_unstable();
+        let until = if all { last } else { cut };
+        Self {
+            jobs: jobs.len(),
+            done: ended.iter().flatten().count(),
+            makespan: all.then(|| last.since(START)),
+            best: best(scenario, profile, seed, jobs),
+            refused: counts.refused,
+            arrivals: counts.arrivals,
+            duplicates: counts.duplicates,
+            waits,
+            stall: stall(upstream, until),
+            wakes,
+        }
+    }
+}
+
+/// When a clairvoyant's last background email is taken.
+fn best(scenario: &Scenario, profile: Profile, seed: u64, jobs: &[Job]) -> Duration {
+    if scenario.mailboxes > 1 {
+        return Duration::ZERO; // its search is quadratic in mailboxes
+    }
+    let schedule = optimum(&scenario.model(profile, seed).limits, jobs);
+    let of_background = jobs.iter().zip(&schedule.accepted_at).filter(|(job, _)| job.lane == Lane::Background);
+    of_background.filter_map(|(_, at)| *at).max().unwrap_or(START).since(START)
+}
+
+fn stall(upstream: &Upstream, until: Timestamp) -> Duration {
+    let (mut last, mut longest) = (START, Duration::ZERO);
+    let taken = upstream.log().client().filter(|arrival| arrival.executed && arrival.at <= until);
+    for at in taken.map(|arrival| arrival.at).chain([until]) {
+        longest = longest.max(at.since(last));
+        last = at;
+    }
+    longest
+}
+
+/// The mean of several runs.
+pub(crate) struct Row {
+    name: &'static str,
+    /// Share of runs that finished, and their mean makespan.
+    finished: f64,
+    done_share: f64,
+    makespan: f64,
+    ratio: f64,
+    refused: f64,
+    sends_per_accepted: f64,
+    duplicates: f64,
+    p50: f64,
+    p99: f64,
+    worst: f64,
+    stall: f64,
+    wakes: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { f64::NAN } else { sum / f64::from(count) }
+}
+
+fn quantile(waits: &[Duration], percent: usize) -> f64 {
+    waits.get(waits.len().saturating_sub(1) * percent / 100).map_or(0.0, Duration::as_secs_f64)
+}
+
+impl Row {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(crate) fn mean(name: &'static str, cells: Vec<Cell>) -> Self {
+        let of = |figure: fn(&Cell) -> f64| mean(cells.iter().map(figure));
+        let finished = || cells.iter().filter_map(|cell| Some((cell.makespan?, cell.best)));
+        Self {
+            name,
+            finished: finished().count() as f64 / cells.len().max(1) as f64,
+            done_share: of(|cell| cell.done as f64 / cell.jobs.max(1) as f64),
+            makespan: mean(finished().map(|(makespan, _)| makespan.as_secs_f64())),
+            ratio: mean(finished().map(|(makespan, best)| best.as_secs_f64() / makespan.as_secs_f64())),
+            refused: of(|cell| cell.refused as f64),
+            sends_per_accepted: of(|cell| cell.arrivals as f64 / (cell.done.max(1)) as f64),
+            duplicates: of(|cell| cell.duplicates as f64),
+            p50: of(|cell| quantile(&cell.waits, 50)),
+            p99: of(|cell| quantile(&cell.waits, 99)),
+            worst: of(|cell| quantile(&cell.waits, 100)),
+            stall: of(|cell| cell.stall.as_secs_f64()),
+            wakes: of(|cell| cell.wakes as f64 / (cell.done.max(1)) as f64),
+        }
+    }
+
+    pub(crate) fn json(&self, scenario: &str, profile: Profile) -> String {
+        let number = |value: f64| if value.is_finite() { format!("{value:.4}") } else { "null".to_owned() };
+        format!(
+            "{{\"scenario\":{scenario:?},\"profile\":\"{profile:?}\",\"policy\":{:?},\"finished\":{},\"done_share\":{},\
+             \"makespan_s\":{},\"ratio\":{},\"refused\":{},\"sends_per_accepted\":{},\"duplicates\":{},\
+             \"fg_p50_s\":{},\"fg_p99_s\":{},\"fg_max_s\":{},\"stall_s\":{},\"wakes_per_message\":{}}}",
+            self.name.replace('*', ""),
+            number(self.finished),
+            number(self.done_share),
+            number(self.makespan),
+            number(self.ratio),
+            number(self.refused),
+            number(self.sends_per_accepted),
+            number(self.duplicates),
+            number(self.p50),
+            number(self.p99),
+            number(self.worst),
+            number(self.stall),
+            number(self.wakes),
+        )
+    }
+
+    fn markdown(&self) -> String {
+        let done = if self.finished >= 1.0 {
+            format!("{} | {:.2}", span(self.makespan), self.ratio)
+        } else {
+            format!("{:.0} % by the cut-off | –", self.done_share * 100.0)
+        };
+        format!(
+            "| {} | {done} | {:.0} | {:.2} | {} / {} | {} | {:.1} |",
+            self.name,
+            self.refused,
+            self.sends_per_accepted,
+            span(self.p50),
+            span(self.p99),
+            span(self.stall),
+            self.wakes
+        )
+    }
+}
+
+/// Seconds as people read them.
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 7_200.0 => format!("{s:.0} s"),
+        s => format!("{:.2} h", s / 3_600.0),
+    }
+}
+
+pub(crate) fn print(profile: Profile, rows: &[Row]) {
+    println!("Profile {profile:?}\n");
+    println!("| policy | done | ratio | 429s | sends per accepted | people p50 / p99 | stall | wake-ups per message |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for row in rows {
+        println!("{}", row.markdown());
+    }
+    println!();
+}
