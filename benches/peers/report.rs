@@ -98,7 +98,6 @@ pub(crate) struct Row {
     wakes: f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
     if count == 0 { f64::NAN } else { sum / f64::from(count) }
