@@ -200,25 +200,6 @@ impl Scenario {
             },
         );
         tenants.cut_off = 2 * HOUR;
-        let mut many = Self::new(
-            "W4: 100,000 mailboxes, one in a hundred busy",
-            "A thousand campaigns of 60 emails at 30/min, and one person in each of ten thousand other mailboxes.",
-            &["30 requests / 1m"],
-            |seed| {
-                let mut random = Random::stream(seed, 0x3A11);
-                let mut jobs = Vec::new();
-                for busy in 0..1_000 {
-                    let mailbox = name(busy * 100);
-                    jobs.extend(std::iter::repeat_n(Job { mailbox, ..job(START, Lane::Background) }, 60));
-                }
-                for one in 0..10_000 {
-                    let when = START.after(Duration::from_micros(random.below(120_000_000)));
-                    jobs.push(Job { mailbox: name(one * 10), ..job(when, Lane::Foreground) });
-                }
-                jobs
-            },
-        );
-        many.mailboxes = 100_000;
         vec![
             Self::new(
                 "W1: weighted recipients",
@@ -247,8 +228,31 @@ impl Scenario {
                 },
             ),
             tenants,
-            many,
+            Self::many(),
         ]
+    }
+
+    fn many() -> Self {
+        let mut many = Self::new(
+            "W4: 100,000 mailboxes, one in a hundred busy",
+            "A thousand campaigns of 60 emails at 30/min, and one person in each of ten thousand other mailboxes.",
+            &["30 requests / 1m"],
+            |seed| {
+                let mut random = Random::stream(seed, 0x3A11);
+                let mut jobs = Vec::new();
+                for busy in 0..1_000 {
+                    let mailbox = name(busy * 100);
+                    jobs.extend(std::iter::repeat_n(Job { mailbox, ..job(START, Lane::Background) }, 60));
+                }
+                for one in 0..10_000 {
+                    let when = START.after(Duration::from_micros(random.below(120_000_000)));
+                    jobs.push(Job { mailbox: name(one * 10), ..job(when, Lane::Foreground) });
+                }
+                jobs
+            },
+        );
+        many.mailboxes = 100_000;
+        many
     }
 
     /// The shortest declared window.
