@@ -66,6 +66,7 @@ impl Cost {
 
     /// The part of this cost that a limit in `unit` counts.
     #[must_use]
+    #[inline]
     pub const fn of(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Requests => self.requests as u64,

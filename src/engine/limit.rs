@@ -211,6 +211,12 @@ impl Limit {
         self.kind
     }
 
+    /// Whether its kind has a bucket beside the window.
+    #[inline]
+    pub(crate) const fn has_bucket(&self) -> bool {
+        matches!(self.kind, WindowKind::Bucket { .. } | WindowKind::Paranoid)
+    }
+
     fn checked(amount: u64, unit: Unit, window: Duration, text: impl Fn() -> String) -> Result<Self, LimitError> {
         let Some(nonzero) = NonZeroU64::new(amount) else { return Err(LimitError::ZeroAmount { text: text() }) };
         if amount > AMOUNT_MAX {

@@ -49,7 +49,12 @@ impl Timestamp {
     /// How long after `earlier` this instant is; zero when it is not.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
+        Duration::from_micros(self.micros_since(earlier))
+    }
+
+    /// The same in microseconds.
+    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -62,5 +67,6 @@ impl fmt::Display for Timestamp {
 /// `span` in microseconds, saturating.
 #[must_use]
 pub(crate) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+    let whole = span.as_secs().checked_mul(1_000_000);
+    whole.and_then(|whole| whole.checked_add(u64::from(span.subsec_micros()))).unwrap_or(u64::MAX)
 }

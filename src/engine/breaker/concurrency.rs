@@ -149,6 +149,11 @@ impl Concurrency {
         }
     }
 
+    /// Whether time alone may free a slot or raise C.
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.trouble.is_some()
+    }
+
     /// When time alone frees a slot or raises C next; `None`: nothing but outcomes change it.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {

@@ -168,6 +168,7 @@ impl Breaker {
     ///
     /// At least 1 of a limit that is not zero, so that no estimate locks a scope for good.
     #[must_use]
+    #[inline]
     pub fn amount(&self, now: Timestamp, index: usize, declared: u64) -> u64 {
         self.active.as_ref().map_or(declared, |active| active.amount(now, index, declared))
     }
@@ -233,6 +234,12 @@ impl Breaker {
         let _ = waiting;
         self.roll(now, policy, events);
         self.tidy(now);
+    }
+
+    /// Whether anything may change by time alone.
+    #[inline]
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.active.is_some()
     }
 
     /// When time alone changes something next; `None` for a quiet breaker.

@@ -5,7 +5,8 @@ use crate::engine::breaker::Gate;
 use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::{Cost, CostSum, Unit};
 use crate::engine::lane::Lane;
-use crate::engine::ledger::Earliest;
+use crate::engine::lanes::capacity_of;
+use crate::engine::ledger::{Earliest, capacity};
 use crate::engine::limit::Limit;
 use crate::engine::policy::LanesMode;
 use crate::engine::time::Timestamp;
@@ -24,18 +25,23 @@ pub(crate) enum Grant {
 pub(crate) struct Wait {
     pub(crate) until: Timestamp,
     pub(crate) constraint: Constraint,
+    /// The limits whose windows are in its way, one bit each; all bits where there are more limits than bits.
+    pub(crate) windows: u64,
 }
 
 impl Budget {
     /// `None`: it may go now. Otherwise the latest of all its constraints.
     pub(crate) fn wait(&self, now: Timestamp, lane: Lane, cost: &Cost, grant: Grant, rules: Rules<'_>) -> Option<Wait> {
-        let mut latest: Option<Constraint> = None;
-        self.constraints(now, lane, cost, grant, rules, &mut |constraint| {
+        let (mut latest, mut windows): (Option<Constraint>, u64) = (None, 0);
+        self.judge(now, lane, cost, grant, rules, &mut |row, constraint| {
             if latest.is_none_or(|other| constraint.ready_at > other.ready_at) {
                 latest = Some(constraint);
             }
+            if let (Some(row), Wall::Window { .. }) = (row, constraint.wall) {
+                windows |= u32::try_from(row).ok().and_then(|row| 1_u64.checked_shl(row)).unwrap_or(u64::MAX);
+            }
         });
-        latest.map(|constraint| Wait { until: constraint.ready_at, constraint })
+        latest.map(|constraint| Wait { until: constraint.ready_at, constraint, windows })
     }
 
     /// Every constraint that keeps such a send from going now, each with its own instant.
@@ -48,9 +54,48 @@ impl Budget {
         rules: Rules<'_>,
         each: &mut dyn FnMut(Constraint),
     ) {
-        let mut put = |wall, ready_at| {
-            each(Constraint { wall, scope: self.scope().kind(), ready_at, binding: false });
-        };
+        self.judge(now, lane, cost, grant, rules, &mut |_, constraint| each(constraint));
+    }
+
+    /// The same, with the row that each constraint is of, where it is of one.
+    fn judge(
+        &self,
+        now: Timestamp,
+        lane: Lane,
+        cost: &Cost,
+        grant: Grant,
+        rules: Rules<'_>,
+        each: &mut impl FnMut(Option<usize>, Constraint),
+    ) {
+        let scope = self.scope().kind();
+        let mut put = |wall, ready_at| each(None, Constraint { wall, scope, ready_at, binding: false });
+        if !self.is_calm() {
+            self.troubles(now, lane, &mut put);
+        }
+        if self.connect_at > now {
+            put(Wall::InFlight, self.connect_at);
+        }
+        if !self.concurrency.may_start(lane, now) {
+            // A completion frees a slot, which no timer can tell; this is the latest it can come.
+            let latest = now.after(rules.guard.request_deadline_max);
+            put(Wall::InFlight, self.concurrency.deadline().map_or(latest, |at| at.min(latest)));
+        }
+        for (index, row) in self.rows.iter().enumerate() {
+            let limit = row.ledger.limit();
+            let units = cost.of(limit.unit());
+            if units > 0 {
+                let ask = Ask { now, units, amount: self.breaker.amount(now, index, limit.amount()), rules };
+                let mut put = |wall, ready_at| each(Some(index), Constraint { wall, scope, ready_at, binding: false });
+                match (lane, grant) {
+                    (Lane::Foreground, _) | (_, Grant::Floor) => row.window(&ask, &mut put),
+                    (Lane::Background, Grant::Ordinary) => row.background(&ask, &mut put),
+                }
+            }
+        }
+    }
+
+    /// What keeps a send from going for other reasons than its cost.
+    fn troubles(&self, now: Timestamp, lane: Lane, put: &mut impl FnMut(Wall, Timestamp)) {
         if let Some(until) = self.hold_until(now) {
             put(Wall::Hold, until);
         }
@@ -68,25 +113,6 @@ impl Budget {
         }
         if let Some(at) = self.wave.and_then(|wave| wave.wait(now)) {
             put(Wall::Ramp, at);
-        }
-        if self.connect_at > now {
-            put(Wall::InFlight, self.connect_at);
-        }
-        if !self.concurrency.may_start(lane, now) {
-            // A completion frees a slot, which no timer can tell; this is the latest it can come.
-            let latest = now.after(rules.guard.request_deadline_max);
-            put(Wall::InFlight, self.concurrency.deadline().map_or(latest, |at| at.min(latest)));
-        }
-        for (index, row) in self.rows.iter().enumerate() {
-            let limit = row.ledger.limit();
-            let units = cost.of(limit.unit());
-            if units > 0 {
-                let ask = Ask { now, units, amount: self.breaker.amount(now, index, limit.amount()), rules };
-                match (lane, grant) {
-                    (Lane::Foreground, _) | (_, Grant::Floor) => row.window(&ask, &mut put),
-                    (Lane::Background, Grant::Ordinary) => row.background(&ask, &mut put),
-                }
-            }
         }
     }
 
@@ -171,10 +197,10 @@ impl Budget {
     }
 
     /// The limit that can never hold `cost`, if there is one: its index, the cost there, and the most that fits.
-    pub(crate) fn never(&self, cost: &Cost, rules: Rules<'_>) -> Option<(Limit, u64, u64)> {
+    pub(crate) fn never(&self, cost: &Cost) -> Option<(Limit, u64, u64)> {
         self.limits().iter().find_map(|limit| {
             let units = cost.of(limit.unit());
-            let capacity = crate::engine::ledger::Ledger::new(*limit, rules.guard).capacity();
+            let capacity = capacity(limit);
             (units > capacity).then_some((*limit, units, capacity))
         })
     }
@@ -211,7 +237,8 @@ impl Row {
             self.window(ask, put);
             put(Wall::Reserve { unit, seconds }, ready_at);
         }
-        let paced = self.share.background_earliest(ask.now, ask.units, ask.amount, &limit, lanes, guard);
+        let rate = capacity_of(ask.amount, reserve, lanes);
+        let paced = self.share.paced_at(ask.now, ask.units, ask.amount, rate, &limit, lanes, guard);
         if let Some(ready_at) = paced.filter(|ready_at| *ready_at > ask.now) {
             put(Wall::Pace { unit, seconds }, ready_at);
         }

@@ -11,18 +11,18 @@
 
 mod admit;
 mod settle;
+mod trouble;
 
 use std::time::Duration;
 
-use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency, Gate};
-use super::cost::{Cost, CostSum, Unit};
-use super::event::Event;
+use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency};
+use super::cost::{Cost, Unit};
 use super::lane::Lane;
-use super::lanes::Share;
+use super::lanes::{Decay, Share};
 use super::ledger::{Earliest, Ledger};
 use super::limit::Limit;
 use super::policy::{BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
-use super::resume::{Pacer, Wave};
+use super::resume::Wave;
 use super::scope::Scope;
 use super::spread::Rate;
 use super::time::Timestamp;
@@ -155,8 +155,9 @@ impl Budget {
     /// A foreground operation of this cost was submitted: the reserve learns what foreground needs.
     pub(crate) fn on_foreground_arrival(&mut self, now: Timestamp, cost: &Cost, rules: Rules<'_>) {
         self.make_rows(rules.guard);
+        let mut decay = Decay::default();
         for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
-            row.share.on_foreground_arrival(now, cost.of(limit.unit()), limit, rules.lanes);
+            row.share.arrive(now, cost.of(limit.unit()), limit, rules.lanes, &mut decay);
         }
     }
 
@@ -172,95 +173,28 @@ impl Budget {
         }
     }
 
+    /// The same where [`Budget::wait`] has told at this instant which windows are in its way.
+    pub(crate) fn on_foreground_wait(&mut self, now: Timestamp, cost: &Cost, wait: &Wait) {
+        if self.rows.len() > u64::BITS as usize {
+            return self.on_foreground_backlog(now, cost);
+        }
+        for (index, row) in self.rows.iter_mut().enumerate() {
+            if wait.windows >> index & 1 == 1 {
+                row.share.on_foreground_backlog(now);
+            }
+        }
+    }
+
     /// The dominant share of a cost: the largest part of any window that it takes, in parts per million, at least 1.
     pub(crate) fn dominant(&self, cost: &Cost) -> u64 {
         let part = |limit: &Limit| {
-            let wide = u128::from(cost.of(limit.unit())) * 1_000_000 / u128::from(limit.amount());
-            u64::try_from(wide).unwrap_or(u64::MAX)
+            let (units, amount) = (cost.of(limit.unit()), limit.amount());
+            match units.checked_mul(1_000_000) {
+                Some(millionths) => millionths / amount,
+                None => u64::try_from(u128::from(units) * 1_000_000 / u128::from(amount)).unwrap_or(u64::MAX),
+            }
         };
         self.limits.iter().map(part).max().unwrap_or(1).max(1)
-    }
-
-    /// An operator stops or frees the whole scope.
-    pub(crate) fn hold(&mut self, until: Timestamp) {
-        self.hold_until = until;
-    }
-
-    /// Nothing passes until a person resumes it.
-    pub(crate) fn suspend(&mut self) {
-        self.suspended = Suspended::Yes;
-    }
-
-    /// A person lifts hold and suspension.
-    pub(crate) fn resume(&mut self) {
-        (self.hold_until, self.suspended) = (Timestamp::EPOCH, Suspended::No);
-    }
-
-    pub(crate) fn hold_until(&self, now: Timestamp) -> Option<Timestamp> {
-        match self.suspended {
-            Suspended::Yes => Some(Timestamp::NEVER),
-            Suspended::No => (self.hold_until > now).then_some(self.hold_until),
-        }
-    }
-
-    /// What waited through a cooldown or a hold goes on as a wave; a new cooldown ends it. `waiting` tells how many
-    /// wait, of what cost, and in which lane the last of them is.
-    pub(crate) fn plan_wave(
-        &mut self,
-        now: Timestamp,
-        waiting: impl FnOnce() -> (u32, CostSum, Lane),
-        unpaced: Option<Duration>,
-        rules: Rules<'_>,
-        events: &mut Vec<Event>,
-    ) {
-        let shut = if self.shut_until(now).is_some() { Shut::Yes } else { Shut::No };
-        let was_shut = std::mem::replace(&mut self.was_shut, shut);
-        if shut == Shut::Yes {
-            self.wave = None;
-        } else if was_shut == Shut::Yes {
-            let (count, cost, lane) = waiting();
-            let pacer = match unpaced.filter(|_| self.rate(now).is_none()) {
-                Some(over) => Pacer::Wave { over },
-                None => Pacer::Budget { last_at: self.last_of(now, lane, &cost, rules) },
-            };
-            self.wave = Wave::plan(self.scope(), now, count, pacer).map(|(wave, event)| {
-                events.push(event);
-                wave
-            });
-        }
-    }
-
-    /// Until when nothing at all may leave, if so: an open breaker or an operator's hold.
-    pub(crate) fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let breaker = match self.breaker.gate(now, self.in_flight) {
-            Gate::Blocked { until, .. } => Some(until),
-            _ => None,
-        };
-        breaker.max(self.hold_until(now))
-    }
-
-    pub(crate) fn trip(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
-        self.breaker.trip(now, until, waiting, events);
-    }
-
-    pub(crate) fn close_breaker(&mut self, now: Timestamp, events: &mut Vec<Event>) {
-        self.breaker.close(now, events);
-    }
-
-    /// The breaker's and the connections' own deadlines have come.
-    pub(crate) fn wake(&mut self, now: Timestamp, rules: Rules<'_>, waiting: u32, events: &mut Vec<Event>) {
-        if self.hold_until <= now {
-            self.hold_until = Timestamp::EPOCH;
-        }
-        self.breaker.on_wake(now, rules.breaker, waiting, events);
-        self.concurrency.on_wake(now, rules.breaker);
-    }
-
-    /// When to call [`Budget::wake`] by itself.
-    pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        let hold =
-            (self.hold_until != Timestamp::EPOCH && self.hold_until != Timestamp::NEVER).then_some(self.hold_until);
-        [self.breaker.deadline(), self.concurrency.deadline(), hold].into_iter().flatten().min()
     }
 
     /// Drops rows in which nothing counts any more.

@@ -81,11 +81,29 @@ fn exponent(elapsed: u64, half_life: u64) -> Option<u128> {
 
 /// `value · 2^(-elapsed/half_life)`, rounded up.
 pub(super) fn decayed(value: u64, elapsed: u64, half_life: u64) -> u64 {
-    if value == 0 || elapsed == 0 {
-        return value;
+    Decay::default().of(value, elapsed, half_life)
+}
+
+/// The last factor that was asked for: the limits of one scope mostly ask for the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Decay {
+    elapsed: u64,
+    half_life: u64,
+    factor: u128,
+}
+
+impl Decay {
+    /// `value · 2^(-elapsed/half_life)`, rounded up.
+    pub(super) fn of(&mut self, value: u64, elapsed: u64, half_life: u64) -> u64 {
+        if value == 0 || elapsed == 0 {
+            return value;
+        }
+        if (self.elapsed, self.half_life) != (elapsed, half_life) {
+            *self = Self { elapsed, half_life, factor: factor(elapsed, half_life) };
+        }
+        let product = u128::from(value) * self.factor; // at most 2^64 · 2^64 - 2^64: value is below 2^64
+        u64::try_from(product.div_ceil(ONE)).unwrap_or(u64::MAX)
     }
-    let product = u128::from(value) * factor(elapsed, half_life); // at most 2^64 · 2^64 - 2^64: value is below 2^64
-    u64::try_from(product.div_ceil(ONE)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -13,12 +13,18 @@
 
 mod decay;
 mod floor;
-mod index;
+mod link;
+mod meter;
+mod order;
 mod queue;
 mod ring;
 mod share;
 mod slab;
 
+pub(crate) use decay::Decay;
 pub use floor::Floor;
+pub(crate) use link::{Link, Links, NIL};
+pub(crate) use meter::capacity_of;
+pub(crate) use order::Order;
 pub use queue::{LaneQueue, Queued, Usable};
 pub use share::Share;

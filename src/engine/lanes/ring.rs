@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::lanes::slab::{List, NIL};
+use crate::engine::lanes::link::{List, NIL};
 
 /// One tenant with a backlog.
 #[derive(Clone, Debug)]
@@ -60,6 +60,12 @@ impl Ring {
             free: NIL,
             turn: Turn::Before(NIL),
         }
+    }
+
+    /// Forgets the places of those that have left; nobody is here.
+    pub(super) fn clear(&mut self) {
+        self.tenants.clear();
+        (self.free, self.recent) = (NIL, NIL);
     }
 
     pub(super) fn tenant(&self, at: u32) -> &Tenant {

@@ -20,8 +20,10 @@
 //! Not promised: exact integrals while the reserve moves. A drain since the last grant is taken at the rate that
 //! holds when it is asked for.
 
-use crate::engine::cost::Unit;
-use crate::engine::lanes::decay::{ONE, decayed, factor};
+use crate::engine::lanes::decay::{Decay, ONE, decayed, factor};
+use crate::engine::lanes::meter::{
+    PLACES, capacity_of, clamp, clamp_of, declared, divided, fixed, guarded, needed, scaled, share_of, window,
+};
 use crate::engine::limit::Limit;
 use crate::engine::policy::{GuardPolicy, LanesMode, LanesPolicy};
 use crate::engine::ratio::Ratio;
@@ -38,9 +40,6 @@ const DEMAND_FACTOR: Ratio = Ratio::percent(150);
 const DEMAND_MIN: Ratio = Ratio::percent(5);
 /// ln 2 with 32 binary places.
 const LN_2: u128 = 2_977_044_472;
-const HOUR_US: u128 = 3_600_000_000;
-/// Binary places of every meter.
-const PLACES: u32 = 16;
 
 /// What the lanes remember about one limit: 72 bytes, no heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,24 +104,29 @@ impl Share {
         let least = fixed(1);
         let over = |at: Timestamp| at == Timestamp::NEVER || at.after(limit.window().saturating_mul(2)) <= now;
         self.depth_now(now, policy) < least
-            && decayed(self.load, micros(now.since(self.arrived_at)), half_life) < least
+            && decayed(self.load, now.micros_since(self.arrived_at), half_life) < least
             && over(self.debt_at)
             && over(self.backlog_at)
     }
 
     /// A foreground operation that costs `cost` here was submitted. Not for one that comes back from a throttle.
     pub fn on_foreground_arrival(&mut self, now: Timestamp, cost: u64, limit: &Limit, policy: &LanesPolicy) {
+        self.arrive(now, cost, limit, policy, &mut Decay::default());
+    }
+
+    /// The same where the other limits of its scope are told, too.
+    pub(crate) fn arrive(&mut self, now: Timestamp, cost: u64, limit: &Limit, policy: &LanesPolicy, decay: &mut Decay) {
         self.start(now);
-        let elapsed = micros(now.since(self.arrived_at));
+        let elapsed = now.micros_since(self.arrived_at);
         let half_life = micros(policy.half_life);
         let cost = fixed(cost.min(limit.amount()));
         let drained = scaled(elapsed, limit.amount(), window(limit));
         self.need = self.need.saturating_sub(drained).saturating_add(cost);
-        self.load = decayed(self.load, elapsed, half_life).saturating_add(cost);
+        self.load = decay.of(self.load, elapsed, half_life).saturating_add(cost);
         self.arrived_at = self.arrived_at.max(now);
         // Rebased only when exceeded: the decay is always computed from the peak, so rounding does not add up.
         let need = self.need.min(fixed(limit.amount()));
-        if need >= self.depth_now(now, policy) {
+        if need >= self.depth || need >= self.depth_now(now, policy) {
             self.depth = need;
             self.depth_at = now;
         }
@@ -164,19 +168,29 @@ impl Share {
         policy: &LanesPolicy,
         guard: &GuardPolicy,
     ) -> Option<Timestamp> {
-        let rate = self.capacity(now, amount, limit, policy);
+        self.paced_at(now, cost, amount, self.capacity(now, amount, limit, policy), limit, policy, guard)
+    }
+
+    /// The same where the rate that the reserve leaves is known.
+    #[expect(clippy::too_many_arguments, reason = "what background_earliest was called with, and what it found")]
+    pub(crate) fn paced_at(
+        &self,
+        now: Timestamp,
+        cost: u64,
+        amount: u64,
+        rate: u64,
+        limit: &Limit,
+        policy: &LanesPolicy,
+        guard: &GuardPolicy,
+    ) -> Option<Timestamp> {
         if rate == 0 {
             return Some(Timestamp::NEVER);
         }
-        let window = u128::from(guarded(limit, guard));
-        let drained = |debt: u64| {
-            let wait = (u128::from(debt) * window).div_ceil(u128::from(rate) << PLACES);
-            let at = Timestamp::from_micros(self.debt_at.as_micros().saturating_add(clamp(wait)));
-            (at > now).then_some(at)
-        };
-        drained(self.debt)?; // nothing owed: spares the burst, which takes most of the arithmetic
+        let window = guarded(limit, guard);
+        // Nothing owed: spares the burst, which takes most of the arithmetic.
+        self.drained_at(now, self.debt, rate, window)?;
         let burst = self.burst_of(rate, now, amount, limit, policy);
-        drained(self.debt.saturating_sub(fixed(burst - cost.min(burst))))
+        self.drained_at(now, self.debt.saturating_sub(fixed(burst - cost.min(burst))), rate, window)
     }
 
     /// Background took `cost`.
@@ -236,7 +250,7 @@ impl Share {
 
     fn burst_of(&self, rate: u64, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
         let window = window(limit);
-        let slack = clamp(u128::from(rate) * u128::from(PACE_SLACK_US) / u128::from(window));
+        let slack = divided(u128::from(rate) * u128::from(PACE_SLACK_US), u128::from(window));
         let wanted = if window <= SHORT_WINDOW_US {
             policy.background_burst.floor_of(amount)
         } else {
@@ -252,7 +266,7 @@ impl Share {
         let spare = kept.saturating_sub(self.need_above(0, now, policy));
         let demand = self.demand(now, amount, limit, policy).max(1);
         let product = (u128::from(spare) * u128::from(rate)).saturating_mul(1 << PLACES);
-        clamp(product / (2 * u128::from(demand)))
+        divided(product, 2 * u128::from(demand))
     }
 
     /// D̂: what foreground may want in one window.
@@ -268,9 +282,12 @@ impl Share {
     /// λ̂·W: foreground cost expected in one window, from a decayed sum corrected for how short the history is.
     fn measured(&self, now: Timestamp, limit: &Limit, policy: &LanesPolicy) -> u64 {
         let half_life = micros(policy.half_life);
-        let age = micros(now.since(self.started_at)).max(micros(policy.history_min));
+        let load = decayed(self.load, now.micros_since(self.arrived_at), half_life);
+        if load == 0 {
+            return 0;
+        }
+        let age = now.micros_since(self.started_at).max(micros(policy.history_min));
         let seen = (ONE - factor(age, half_life)) >> 32;
-        let load = decayed(self.load, micros(now.since(self.arrived_at)), half_life);
         let per_half_life =
             (u128::from(load) << PLACES).saturating_mul(u128::from(window(limit))) / u128::from(half_life.max(1));
         let rate = per_half_life.saturating_mul(LN_2) / seen.max(1); // both with 32 binary places
@@ -288,84 +305,39 @@ impl Share {
     }
 
     fn depth_now(&self, now: Timestamp, policy: &LanesPolicy) -> u64 {
-        decayed(self.depth, micros(now.since(self.depth_at)), micros(policy.half_life))
+        decayed(self.depth, now.micros_since(self.depth_at), micros(policy.half_life))
+    }
+
+    /// When `debt` has drained at `rate` per `window`; `None`: it has.
+    fn drained_at(&self, now: Timestamp, debt: u64, rate: u64, window: u64) -> Option<Timestamp> {
+        // Whether it has takes a product, when it will have takes a division: the first is asked more often.
+        let (owed, drain) = (u128::from(debt) * u128::from(window), u128::from(rate) << PLACES);
+        let elapsed = now.as_micros().checked_sub(self.debt_at.as_micros());
+        if elapsed.is_some_and(|elapsed| owed <= u128::from(elapsed).saturating_mul(drain)) {
+            return None;
+        }
+        let wait = match (u64::try_from(owed), u64::try_from(drain)) {
+            (Ok(owed), Ok(drain)) => owed.div_ceil(drain),
+            _ => clamp(owed.div_ceil(drain)),
+        };
+        let at = Timestamp::from_micros(self.debt_at.as_micros().saturating_add(wait));
+        (at > now).then_some(at)
     }
 
     /// What background may use in the long run, per window.
     fn capacity(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        match policy.mode {
-            LanesMode::HardCap => share_of(amount, policy),
-            LanesMode::ReservedWindow => amount - self.reserve(now, amount, limit, policy).min(amount),
-        }
+        capacity_of(amount, self.reserve(now, amount, limit, policy), policy)
     }
 
     fn debt_now(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy, guard: &GuardPolicy) -> u64 {
+        if self.debt == 0 {
+            return 0;
+        }
         let rate = self.capacity(now, amount, limit, policy);
-        self.debt.saturating_sub(scaled(micros(now.since(self.debt_at)), rate, guarded(limit, guard)))
+        self.debt.saturating_sub(scaled(now.micros_since(self.debt_at), rate, guarded(limit, guard)))
     }
 
     fn start(&mut self, now: Timestamp) {
         self.started_at = self.started_at.min(now);
     }
-}
-
-/// The clamp of the reserve. Rounding never lets the lower end close the lane: it gives way where the upper end is
-/// lower, unless the lower one is a whole slot by itself.
-fn clamp_of(amount: u64, policy: &LanesPolicy) -> (u64, u64) {
-    let rest = Ratio::ppm(Ratio::ONE.as_ppm().saturating_sub(policy.background_share.as_ppm()));
-    let high = policy.reserve_max.min(rest).floor_of(amount).max(policy.reserve_min.floor_of(amount)).min(amount);
-    (policy.reserve_min.ceil_of(amount).min(high), high)
-}
-
-fn share_of(amount: u64, policy: &LanesPolicy) -> u64 {
-    let least = u64::from(amount > 0 && policy.background_share > Ratio::ZERO);
-    policy.background_share.floor_of(amount).clamp(least, amount.max(least))
-}
-
-/// The declared foreground load in this limit's unit, per window.
-fn declared(operations: u32, limit: &Limit) -> u64 {
-    let cost = u128::from(operations) * u128::from(typical_cost(limit.unit()));
-    clamp((cost << PLACES).saturating_mul(u128::from(window(limit))) / HOUR_US)
-}
-
-/// What one ordinary foreground email takes, for a declared load that has not been seen yet: one recipient, 75 kB,
-/// and Gmail's price of a send. Measured costs replace it when they are higher.
-const fn typical_cost(unit: Unit) -> u64 {
-    match unit {
-        Unit::Requests | Unit::Recipients | Unit::ExternalRecipients => 1,
-        Unit::Bytes => 75_000,
-        Unit::QuotaUnits => 100,
-    }
-}
-
-fn needed(depth: u64, policy: &LanesPolicy) -> u64 {
-    let scale = 1_000_000_u128 << PLACES;
-    clamp((u128::from(depth) * u128::from(policy.reserve_factor.as_ppm())).div_ceil(scale))
-}
-
-fn window(limit: &Limit) -> u64 {
-    micros(limit.window()).max(1)
-}
-
-/// W(1+ρ).
-fn guarded(limit: &Limit, guard: &GuardPolicy) -> u64 {
-    let window = window(limit);
-    window.saturating_add(guard.clock_error.ceil_of(window))
-}
-
-/// `elapsed · rate / window` in a meter's places, rounded down.
-fn scaled(elapsed: u64, rate: u64, window: u64) -> u64 {
-    // Narrow division where the numbers allow it: it is four times as fast.
-    if let Some(product) = elapsed.checked_mul(rate).and_then(|product| product.checked_mul(1 << PLACES)) {
-        return product / window;
-    }
-    clamp((u128::from(elapsed) * u128::from(rate)).saturating_mul(1 << PLACES) / u128::from(window))
-}
-
-const fn fixed(units: u64) -> u64 {
-    units.saturating_mul(1 << PLACES)
-}
-
-fn clamp(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
 }

@@ -86,7 +86,11 @@ impl Log {
         if entry.counted == Counted::Refused {
             self.refused = self.refused.saturating_add(entry.cost);
         }
-        // Completions arrive nearly in order, so the place is at or near the back.
+        let room = self.entries.len() < entries_max.max(4);
+        if room && self.last().is_none_or(|last| last < entry.free_at) {
+            self.entries.push_back(entry); // the common case: completions arrive nearly in order
+            return;
+        }
         let after = self.entries.iter().rev().take_while(|other| other.free_at > entry.free_at).count();
         let place = self.entries.len() - after;
         let same = self.entries.range_mut(..place).rev().take_while(|other| other.free_at == entry.free_at);
@@ -96,7 +100,7 @@ impl Log {
                 return;
             }
         }
-        if self.entries.len() < entries_max.max(4) {
+        if room {
             self.entries.insert(place, entry);
         } else {
             self.join(place, entry);
@@ -122,6 +126,9 @@ impl Log {
 
     /// Forgets what no longer counts at `now`.
     pub(super) fn expire(&mut self, now: u64) {
+        if self.first().is_none_or(|first| first > now) {
+            return;
+        }
         while let Some(entry) = self.entries.front().filter(|entry| entry.free_at <= now) {
             let lane = entry.lane as usize;
             self.held[lane] = self.held[lane].saturating_sub(entry.cost);
@@ -142,6 +149,9 @@ impl Log {
 
     /// What counts at `now`.
     pub(super) fn used(&self, now: u64, whose: Whose) -> u64 {
+        if self.first().is_none_or(|first| first > now) {
+            return whose.sum(self.held);
+        }
         let gone = self.expired(now).filter(|entry| whose.includes(entry.lane)).map(|entry| entry.cost);
         gone.fold(whose.sum(self.held), u64::saturating_sub)
     }

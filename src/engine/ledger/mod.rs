@@ -101,7 +101,7 @@ impl Ledger {
     /// has a depth of 2, or a fifteenth of its amount if that is more.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.rate().map_or(self.limit.amount(), Rate::depth)
+        capacity(&self.limit)
     }
 
     /// When `cost` may go, if at most `amount` may be in use (the limit less a reserve, a learned ceiling; more than
@@ -110,6 +110,7 @@ impl Ledger {
         let window = self.window(Whose::Everyone, now, cost, amount);
         match window {
             Earliest::Never { .. } => window,
+            _ if !self.limit.has_bucket() => window,
             _ => window.and(self.paced(now, cost)),
         }
     }
@@ -331,6 +332,12 @@ impl Ledger {
             book.pace.get_or_insert_default().complete(rate, at, cost);
         }
     }
+}
+
+/// The most that one cost may ever be under `limit`: see [`Ledger::capacity`].
+pub(crate) fn capacity(limit: &Limit) -> u64 {
+    // The depth does not depend on the span.
+    Rate::of(limit, 1).map_or(limit.amount(), Rate::depth)
 }
 
 /// A bucket as it would stand had it been charged with all of `log`, whose charges count `span` after their completion.

@@ -41,6 +41,9 @@ impl Rule {
 
     /// When a charge with this completion stops counting.
     pub(super) fn free_at(&self, completed: u64) -> u64 {
+        if self.grid == 1 {
+            return completed.saturating_add(self.span);
+        }
         let end = completed.checked_next_multiple_of(self.grid).unwrap_or(u64::MAX);
         end.saturating_add(self.span)
     }

@@ -1,30 +1,75 @@
-//! One operation inside the mailbox, and where it stands.
+//! One operation inside the mailbox, and where it stands: 96 bytes, for a mailbox may have a million of them.
+//!
+//! What every operation has lies packed in the entry; what only some have (an odd cost, a later start, attempts that
+//! failed) lies in a block of its own, made when it is first needed.
 
+use std::num::NonZeroU16;
+
+use super::names::NameId;
 use crate::engine::cost::Cost;
 use crate::engine::invariants::operation;
-use crate::engine::operation::{Operation, OperationState, Transition};
+use crate::engine::lane::Lane;
+use crate::engine::lanes::{Link, NIL};
+use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::ThrottleKind;
 
 /// One operation the mailbox is responsible for.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) operation: Operation,
-    pub(super) state: OperationState,
+    pub(super) key: OperationKey,
+    pub(super) id_hash: u64,
+    pub(super) submitted_at: Timestamp,
+    pub(super) deadline: Timestamp,
     pub(super) step: Step,
-    /// Its place in the due table; [`Timestamp::NEVER`] when it has none.
-    pub(super) due_at: Timestamp,
+    more: Option<Box<More>>,
+    pub(super) tenant: NameId,
+    pub(super) campaign: NameId,
+    /// Its place in the heap of deadlines; [`NIL`] when it has none.
+    pub(super) deadline_at: u32,
     /// Attempt rows written, 429s included.
     pub(super) rows: u32,
+    /// Its cost, unless that is odd: one request, and these.
+    bytes: u32,
+    recipients: u16,
+    external_recipients: u16,
+    quota_units: u16,
+    status: Option<NonZeroU16>,
+    pub(super) lane: Lane,
+    pub(super) kind: OperationKind,
+    pub(super) state: OperationState,
+    pub(super) cancel: CancelRequest,
+}
+
+/// What only some operations have.
+#[derive(Clone, Debug)]
+pub(super) struct More {
+    /// A cost that does not fit the entry.
+    cost: Option<Cost>,
+    /// Not sent before this; [`Timestamp::EPOCH`]: from the start.
+    not_before: Timestamp,
+    /// Attempts that count.
+    pub(super) attempts: u32,
     /// Attempts in a row that never left the machine: the exponent of their backoff.
     pub(super) voids: u32,
-    pub(super) cancel: CancelRequest,
     pub(super) throttled: Option<ThrottleKind>,
-    /// HTTP status or SMTP code of the last attempt.
-    pub(super) status: Option<u16>,
     /// When the first attempt that may have been accepted was sent; `None`: none may have been. From then on the
     /// provider remembers the operation, for as long as it does.
     pub(super) maybe_sent_at: Option<Timestamp>,
+    /// When the look-up of an unknown that is not answered yet was asked for.
+    pub(super) asked_at: Option<Timestamp>,
+}
+
+impl More {
+    const NONE: Self = Self {
+        cost: None,
+        not_before: Timestamp::EPOCH,
+        attempts: 0,
+        voids: 0,
+        throttled: None,
+        maybe_sent_at: None,
+        asked_at: None,
+    };
 }
 
 /// Whether somebody asked for the operation to be stopped while its attempt was live.
@@ -37,10 +82,13 @@ pub(super) enum CancelRequest {
 /// Where an operation stands between two inputs. Finer than its durable state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Waits for its own instant: not-before or backoff. In the `due` table.
-    Delayed,
+    /// Nowhere: a slot without an operation, and the next such slot.
+    Free { next: u32 },
+    /// Waits for its own instant: not-before or backoff. In the `due` table, unless that instant is
+    /// [`Timestamp::NEVER`].
+    Delayed { due_at: Timestamp },
     /// In its lane's queue.
-    Queued,
+    Queued(Link),
     /// Stopped by an operator's hold on it, its tenant or its campaign.
     Held,
     /// Charged here; the shared scopes were asked.
@@ -54,11 +102,10 @@ pub(super) enum Step {
     /// It may have been accepted. In the `due` table for its next look-up.
     Unknown {
         since: Timestamp,
+        due_at: Timestamp,
         looks: u8,
         /// Times that it was found absent, of those that count.
         absent: u8,
-        /// When the look-up that is not answered yet was asked for.
-        asked_at: Option<Timestamp>,
     },
 }
 
@@ -69,29 +116,127 @@ pub(super) enum Shared {
     NotAsked,
 }
 
-impl Entry {
-    pub(super) fn new(operation: Operation) -> Self {
-        let state = if operation.not_before > operation.submitted_at {
-            OperationState::Admitted
-        } else {
-            OperationState::Queued
-        };
-        Self {
-            operation,
-            state,
-            step: Step::Delayed,
-            due_at: Timestamp::NEVER,
-            rows: 0,
-            voids: 0,
-            cancel: CancelRequest::No,
-            throttled: None,
-            status: None,
-            maybe_sent_at: None,
+impl Step {
+    /// Its place in the `due` table, if it has one.
+    pub(super) fn due_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Delayed { due_at } | Self::Unknown { due_at, .. } => {
+                Some(*due_at).filter(|due_at| *due_at != Timestamp::NEVER)
+            }
+            _ => None,
         }
     }
 
+    /// Out of the `due` table, or into it at another instant.
+    pub(super) fn set_due(&mut self, at: Timestamp) {
+        if let Self::Delayed { due_at } | Self::Unknown { due_at, .. } = self {
+            *due_at = at;
+        }
+    }
+}
+
+impl Entry {
+    /// An operation that stands nowhere yet; its names are the table's.
+    pub(super) fn new(operation: &Operation, tenant: NameId, campaign: NameId) -> Self {
+        let delayed = operation.not_before > operation.submitted_at;
+        let mut entry = Self {
+            key: operation.key,
+            id_hash: operation.id_hash,
+            submitted_at: operation.submitted_at,
+            deadline: operation.deadline,
+            step: Step::Delayed { due_at: Timestamp::NEVER },
+            more: None,
+            tenant,
+            campaign,
+            deadline_at: NIL,
+            rows: 0,
+            bytes: 0,
+            recipients: 0,
+            external_recipients: 0,
+            quota_units: 0,
+            status: None,
+            lane: operation.lane,
+            kind: operation.kind,
+            state: if delayed { OperationState::Admitted } else { OperationState::Queued },
+            cancel: CancelRequest::No,
+        };
+        if !entry.pack(&operation.cost) {
+            entry.more_mut().cost = Some(operation.cost);
+        }
+        if delayed {
+            entry.more_mut().not_before = operation.not_before;
+        }
+        if operation.attempts > 0 {
+            entry.more_mut().attempts = operation.attempts;
+        }
+        entry
+    }
+
+    /// Keeps `cost` in the entry, if it fits.
+    fn pack(&mut self, cost: &Cost) -> bool {
+        let (Ok(bytes), Ok(recipients), Ok(external), Ok(quota), 1) = (
+            u32::try_from(cost.bytes),
+            u16::try_from(cost.recipients),
+            u16::try_from(cost.external_recipients),
+            u16::try_from(cost.quota_units),
+            cost.requests,
+        ) else {
+            return false;
+        };
+        (self.bytes, self.recipients, self.external_recipients, self.quota_units) =
+            (bytes, recipients, external, quota);
+        true
+    }
+
     pub(super) fn cost(&self) -> Cost {
-        self.operation.cost
+        if let Some(cost) = self.more.as_deref().and_then(|more| more.cost) {
+            return cost;
+        }
+        Cost {
+            requests: 1,
+            recipients: u32::from(self.recipients),
+            external_recipients: u32::from(self.external_recipients),
+            quota_units: u32::from(self.quota_units),
+            bytes: u64::from(self.bytes),
+        }
+    }
+
+    /// Gives its block back; the slot is free.
+    pub(super) fn clear(&mut self) {
+        self.more = None;
+    }
+
+    pub(super) fn more(&self) -> &More {
+        self.more.as_deref().unwrap_or(&More::NONE)
+    }
+
+    pub(super) fn more_mut(&mut self) -> &mut More {
+        self.more.get_or_insert_with(|| Box::new(More::NONE))
+    }
+
+    /// What it has of that, if anything.
+    pub(super) fn if_more_mut(&mut self) -> Option<&mut More> {
+        self.more.as_deref_mut()
+    }
+
+    /// Attempts that count.
+    pub(super) fn attempts(&self) -> u32 {
+        self.more().attempts
+    }
+
+    /// Not sent before this.
+    pub(super) fn not_before(&self) -> Timestamp {
+        self.more().not_before
+    }
+
+    /// HTTP status or SMTP code of the last attempt.
+    pub(super) fn status(&self) -> Option<u16> {
+        self.status.map(NonZeroU16::get)
+    }
+
+    /// Keeps the code of an attempt that had one; no protocol has a code of zero.
+    pub(super) fn set_status(&mut self, status: Option<u16>) {
+        self.status = status.and_then(NonZeroU16::new).or(self.status);
     }
 
     /// Moves the state along `transition`.
@@ -99,12 +244,15 @@ impl Entry {
         match transition.apply(self.state) {
             Ok(state) => {
                 if cfg!(debug_assertions)
-                    && let Err(violation) = operation::accepted_stays(self.operation.key, self.state, state)
+                    && let Err(violation) = operation::accepted_stays(self.key, self.state, state)
                 {
                     debug_assert!(false, "{violation}");
                 }
                 self.state = state;
-                self.operation.attempts = transition.attempts_after(self.operation.attempts);
+                let (before, after) = (self.attempts(), transition.attempts_after(self.attempts()));
+                if after != before {
+                    self.more_mut().attempts = after;
+                }
             }
             // A transition that is not listed (O1) is a bug of this engine; the state it left stays, so nothing is
             // lost.
@@ -114,14 +262,20 @@ impl Entry {
 
     /// O7 and O2, at every claim of a debug build.
     pub(super) fn assert_claim(&self, attempts_max: u32) {
-        let bounded = operation::attempts_are_bounded(
-            self.operation.key,
-            self.operation.attempts.saturating_add(1),
-            attempts_max,
-        );
+        let bounded = operation::attempts_are_bounded(self.key, self.attempts().saturating_add(1), attempts_max);
         if let Err(violation) = bounded {
             debug_assert!(false, "{violation}");
         }
         debug_assert!(!matches!(self.step, Step::Attempting { .. } | Step::Claiming { .. }), "O2: two live attempts");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_ninety_six_bytes() {
+        assert_eq!(size_of::<Entry>(), 96);
     }
 }

@@ -21,9 +21,9 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         match entry.step {
             Step::Attempting { sent_at, shared } => {
-                entry.status = answer.status.or(entry.status);
+                entry.set_status(answer.status);
                 if answer.verdict == Verdict::Unknown {
-                    entry.maybe_sent_at.get_or_insert(sent_at);
+                    entry.more_mut().maybe_sent_at.get_or_insert(sent_at);
                 }
                 self.settle(now, key, sent_at, shared, &answer);
                 self.report(key, sent_at, &answer);
@@ -31,7 +31,7 @@ impl Mailbox {
             }
             // The answer of an attempt that was given up, or of an actor's earlier life, arrived after all.
             Step::Unknown { .. } if answer.verdict != Verdict::Unknown => {
-                self.budget.late_answer(entry.operation.lane);
+                self.budget.late_answer(entry.lane);
                 if answer.verdict == Verdict::Accepted {
                     self.resolved(now, key, true);
                 }
@@ -49,11 +49,10 @@ impl Mailbox {
             }
             _ => Blame::Here,
         };
-        let operation = &entry.operation;
         self.budget.settle(
             now,
-            operation.lane,
-            &operation.cost,
+            entry.lane,
+            &entry.cost(),
             sent_at,
             answer,
             blame,
@@ -63,38 +62,39 @@ impl Mailbox {
         );
         let unreachable = matches!(answer.verdict, Verdict::Transient { sent: Sent::No, .. });
         if shared == Shared::Reserved || blame == Blame::Elsewhere || unreachable {
-            let tenant = operation.tenant.clone();
+            let tenant = self.table.tenant(entry).cloned();
             self.effects.push_back(Effect::Settle { key, tenant, sent_at, answer: answer.clone() });
         }
     }
 
     fn report(&mut self, key: OperationKey, sent_at: Timestamp, answer: &Answer) {
         let Some(entry) = self.table.get(key) else { return };
-        self.events.push(Event::AttemptFinished {
+        // Told before the outcome: after that, the shell no longer knows whose attempt it was.
+        let told = Event::AttemptFinished {
             key,
-            lane: entry.operation.lane,
+            lane: entry.lane,
             outcome: answer.verdict.as_str(),
             status: answer.status,
             attempt: entry.rows,
-            waited: sent_at.since(entry.operation.submitted_at),
-        });
-        // Told before the outcome: after that, the shell no longer knows whose attempt it was.
-        self.effects.extend(self.events.drain(..).map(Effect::Event));
+            waited: sent_at.since(entry.submitted_at),
+        };
+        self.tell_events();
+        self.effects.push_back(Effect::Event(told));
     }
 
     fn conclude(&mut self, now: Timestamp, key: OperationKey, answer: Answer) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        if entry.operation.kind == OperationKind::Permit {
+        if entry.kind == OperationKind::Permit {
             // The caller sends by itself and decides what follows.
             self.record_permit(now, key, &answer.verdict);
             self.table.remove(key);
             return;
         }
-        let (hash, status) = (entry.operation.id_hash, answer.status);
+        let (hash, status) = (entry.id_hash, answer.status);
         match answer.verdict {
             Verdict::Accepted => self.accepted(now, key, Transition::Accept, answer.provider_id),
             Verdict::Throttled(throttle) => {
-                entry.throttled = Some(throttle.kind);
+                entry.more_mut().throttled = Some(throttle.kind);
                 entry.apply(Transition::Throttle);
                 let until = self.resumes_at(now, hash);
                 self.record(now, key, Transition::Throttle, Some(until));
@@ -105,8 +105,9 @@ impl Mailbox {
                 self.again(now, key, None);
             }
             Verdict::Transient { sent: Sent::No, retry_after } => {
-                entry.voids = entry.voids.saturating_add(1);
-                let pause = backoff(&self.policy.retry, hash, entry.voids).max(retry_after.unwrap_or_default());
+                let voids = entry.more().voids.saturating_add(1);
+                entry.more_mut().voids = voids;
+                let pause = backoff(&self.policy.retry, hash, voids).max(retry_after.unwrap_or_default());
                 entry.apply(Transition::Void);
                 self.record(now, key, Transition::Void, Some(now.after(pause)));
                 self.again(now, key, Some(now.after(pause)));
@@ -166,9 +167,9 @@ impl Mailbox {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
         entry.apply(transition);
-        let operation = &entry.operation;
-        let at = now.after(backoff(policy, operation.id_hash, operation.attempts).max(at_least));
-        let spent = operation.attempts >= policy.attempts_max.get() || at >= operation.deadline;
+        let attempts = entry.attempts();
+        let at = now.after(backoff(policy, entry.id_hash, attempts).max(at_least));
+        let spent = attempts >= policy.attempts_max.get() || at >= entry.deadline;
         // Recorded even if it is the last: a store that checks transitions sees every one of them.
         self.record(now, key, transition, (!spent).then_some(at));
         if spent {
@@ -183,10 +184,10 @@ impl Mailbox {
         let Some(entry) = self.table.get(key) else { return };
         if entry.cancel == CancelRequest::Requested {
             self.end_cancelled(now, key);
-        } else if entry.operation.deadline <= now || self.never_fits(&entry.cost()) {
+        } else if entry.deadline <= now || self.never_fits(&entry.cost()) {
             self.exhaust(now, key, Transition::Exhaust);
         } else if let Some(at) = at.filter(|at| *at > now) {
-            self.table.delay(key, at, Step::Delayed);
+            self.table.delay(key, Step::Delayed { due_at: at });
         } else {
             self.ready(now, key, End::Head);
         }
@@ -194,14 +195,14 @@ impl Mailbox {
 
     /// Whether a limit was lowered below this cost since it was admitted.
     pub(super) fn never_fits(&self, cost: &Cost) -> bool {
-        self.budget.never(cost, Self::rules(&self.policy)).is_some()
+        self.budget.never(cost).is_some()
     }
 
     /// Ends what can never go any more, so that it does not block what can.
     pub(super) fn end_hopeless(&mut self, now: Timestamp) {
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
-            let waits = matches!(entry.step, Step::Delayed | Step::Queued | Step::Held | Step::Waiting);
+            let waits = matches!(entry.step, Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting);
             if waits && self.never_fits(&entry.cost()) {
                 self.deadline_passed(now, key);
             }
@@ -211,14 +212,14 @@ impl Mailbox {
     pub(super) fn exhaust(&mut self, now: Timestamp, key: OperationKey, transition: Transition) {
         let Some(entry) = self.table.get_mut(key) else { return };
         entry.apply(transition);
-        let outcome = Outcome::Exhausted { attempts: entry.operation.attempts, throttled: entry.throttled };
+        let outcome = Outcome::Exhausted { attempts: entry.attempts(), throttled: entry.more().throttled };
         self.end(now, key, transition, outcome);
     }
 
     pub(super) fn deadline_passed(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get(key) else { return };
         match entry.step {
-            Step::Delayed | Step::Queued | Step::Held => self.leave(now, key),
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held => self.leave(now, key),
             Step::Waiting => {
                 self.give_back_shared(key);
                 self.leave(now, key);
@@ -233,13 +234,13 @@ impl Mailbox {
                 self.leave(now, key);
             }
             // Judged when the step that is under way has ended.
-            Step::Claiming { .. } | Step::Attempting { .. } => {}
+            Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } => {}
         }
     }
 
     /// Out of time before it was sent.
     fn leave(&mut self, now: Timestamp, key: OperationKey) {
-        if self.table.get(key).is_some_and(|entry| entry.operation.kind == OperationKind::Permit) {
+        if self.table.get(key).is_some_and(|entry| entry.kind == OperationKind::Permit) {
             self.table.remove(key);
             self.effects
                 .push_back(Effect::Outcome { key, outcome: Outcome::Exhausted { attempts: 0, throttled: None } });

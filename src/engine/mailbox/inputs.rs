@@ -1,6 +1,6 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
-use super::entry::{CancelRequest, Entry, Shared, Step};
+use super::entry::{CancelRequest, Shared, Step};
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::budget::Grant;
@@ -33,12 +33,11 @@ impl Mailbox {
             Input::CloseBreaker => self.budget.close_breaker(now, &mut self.events),
             Input::Reconfigure(policy) => {
                 self.budget.reconfigure(now, &policy.scope, &policy.guard);
-                self.table.set_bypass_max(policy.lanes.bypass_max);
                 self.policy = policy;
                 self.end_hopeless(now);
             }
-            // The only input that an idle mailbox gets: windows in which nothing counts any more go.
-            Input::Wake if self.table.is_empty() => self.budget.shrink(now, Self::rules(&self.policy)),
+            // The only input that an idle mailbox gets.
+            Input::Wake if self.table.is_empty() => self.rest(now),
             Input::Wake => {}
         }
     }
@@ -49,9 +48,9 @@ impl Mailbox {
             self.budget.on_foreground_arrival(now, &operation.cost, Self::rules(&self.policy));
         }
         let (not_before, hopeless) = (operation.not_before, self.never_fits(&operation.cost));
-        self.table.insert(Entry::new(operation));
+        self.table.insert(&operation);
         if not_before > now {
-            self.table.delay(key, not_before, Step::Delayed);
+            self.table.delay(key, Step::Delayed { due_at: not_before });
         } else {
             self.ready(now, key, End::Tail);
         }
@@ -83,8 +82,8 @@ impl Mailbox {
             self.record(now, key, Transition::Enqueue, None);
         }
         let Some(entry) = self.table.get(key) else { return };
-        if self.holds.iter().any(|hold| hold.target.covers(&entry.operation)) {
-            self.table.delay(key, Timestamp::NEVER, Step::Held);
+        if !self.holds.is_empty() && self.is_held(entry) {
+            self.table.delay(key, Step::Held);
         } else {
             let dominant = self.budget.dominant(&entry.cost());
             self.table.queue(key, dominant, end);
@@ -98,7 +97,7 @@ impl Mailbox {
             self.effects.push_back(Effect::Return { key, tenant: None });
             return;
         };
-        let (lane, cost, step) = (entry.operation.lane, entry.cost(), entry.step);
+        let (lane, cost, step) = (entry.lane, entry.cost(), entry.step);
         match step {
             Step::Reserving => self.claim(now, key, Shared::Reserved),
             Step::Waiting if self.may_use_grant(now, key) => {
@@ -114,16 +113,16 @@ impl Mailbox {
                 let dominant = self.budget.dominant(&cost);
                 self.table.requeue_unsent(key, dominant);
             }
-            Step::Delayed | Step::Queued | Step::Held | Step::Unknown { .. } => self.give_back_shared(key),
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Unknown { .. } => self.give_back_shared(key),
             // What is under way settles it.
-            Step::Claiming { .. } | Step::Attempting { .. } => {}
+            Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } => {}
         }
     }
 
     /// A late grant is used only if the operation is still the one this mailbox would send now.
     fn may_use_grant(&mut self, now: Timestamp, key: OperationKey) -> bool {
         let Some(entry) = self.table.get(key) else { return false };
-        let (lane, cost) = (entry.operation.lane, entry.cost());
+        let (lane, cost) = (entry.lane, entry.cost());
         if lane == Lane::Background && self.peek(Lane::Foreground).is_some() {
             return false;
         }
@@ -136,16 +135,16 @@ impl Mailbox {
             return;
         }
         entry.step = Step::Waiting;
-        let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
+        let (lane, cost) = (entry.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
-        let queue = (lane, tenant);
+        let queue = (lane, self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned());
         self.shared_waits.insert(key, SharedWait { queue, constraint });
     }
 
     /// Nobody waits any more for what the shared scopes were asked for.
     pub(super) fn unreserve(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get(key) else { return };
-        let (lane, cost) = (entry.operation.lane, entry.cost());
+        let (lane, cost) = (entry.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         self.give_back_shared(key);
     }
@@ -153,7 +152,7 @@ impl Mailbox {
     /// Everything is charged: write that down. Only then is anything sent, or a permit handed over.
     pub(super) fn claim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        if entry.cancel == CancelRequest::Requested || entry.operation.deadline <= now {
+        if entry.cancel == CancelRequest::Requested || entry.deadline <= now {
             self.unclaim(now, key, shared);
             self.again(now, key, None);
             return;
@@ -170,7 +169,7 @@ impl Mailbox {
     fn claimed(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Claiming { shared } = entry.step else { return };
-        let unwanted = entry.cancel == CancelRequest::Requested || entry.operation.deadline <= now;
+        let unwanted = entry.cancel == CancelRequest::Requested || entry.deadline <= now;
         if unwanted || self.budget.shut_until(now).is_some() {
             // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
             self.void(now, key, shared, now);
@@ -181,7 +180,7 @@ impl Mailbox {
         }
         let Some(entry) = self.table.get_mut(key) else { return };
         entry.step = Step::Attempting { sent_at: now, shared };
-        let effect = match entry.operation.kind {
+        let effect = match entry.kind {
             OperationKind::Send => {
                 let timeout = self.policy.retry.attempt_timeout.min(self.policy.guard.request_deadline_max);
                 Effect::Send { key, attempt: entry.rows, deadline: now.after(timeout) }
@@ -195,8 +194,9 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Claiming { shared } = entry.step else { return };
         entry.apply(Transition::Void);
-        entry.voids = entry.voids.saturating_add(1);
-        let retry_at = now.after(backoff(&self.policy.retry, entry.operation.id_hash, entry.voids));
+        let voids = entry.more().voids.saturating_add(1);
+        entry.more_mut().voids = voids;
+        let retry_at = now.after(backoff(&self.policy.retry, entry.id_hash, voids));
         self.unclaim(now, key, shared);
         if transient {
             self.again(now, key, Some(retry_at));
@@ -217,7 +217,7 @@ impl Mailbox {
     /// Gives back what was charged, here and at the shared scopes.
     pub(super) fn unclaim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get(key) else { return };
-        let (lane, cost) = (entry.operation.lane, entry.cost());
+        let (lane, cost) = (entry.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         if shared == Shared::Reserved {
             self.give_back_shared(key);
@@ -227,7 +227,8 @@ impl Mailbox {
     pub(super) fn give_back_shared(&mut self, key: OperationKey) {
         self.shared_waits.remove(&key);
         if let Some(entry) = self.table.get(key) {
-            self.effects.push_back(Effect::Return { key, tenant: entry.operation.tenant.clone() });
+            let tenant = self.table.tenant(entry).cloned();
+            self.effects.push_back(Effect::Return { key, tenant });
         }
     }
 
@@ -259,7 +260,7 @@ impl Mailbox {
 
     pub(super) fn record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {
         let Some(entry) = self.table.get(key) else { return };
-        if entry.operation.kind == OperationKind::Permit && transition != Transition::Void {
+        if entry.kind == OperationKind::Permit && transition != Transition::Void {
             return;
         }
         self.push_record(at, key, transition, next);
@@ -283,8 +284,8 @@ impl Mailbox {
             state: entry.state,
             at,
             next_at: next,
-            attempts: entry.operation.attempts,
-            status: entry.status,
+            attempts: entry.attempts(),
+            status: entry.status(),
             provider_id: None,
         }));
     }

@@ -35,7 +35,7 @@ impl Mailbox {
         coming: usize,
     ) -> Result<(), Refusal> {
         let now = self.now.max(now);
-        if let Some((limit, cost, capacity)) = self.budget.never(&operation.cost, Self::rules(&self.policy)) {
+        if let Some((limit, cost, capacity)) = self.budget.never(&operation.cost) {
             let seconds = u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX);
             let wall = Wall::Window { unit: limit.unit(), seconds };
             let constraint = Constraint { wall, scope: ScopeKind::Mailbox, ready_at: Timestamp::NEVER, binding: true };
@@ -77,15 +77,15 @@ impl Mailbox {
     /// How long the oldest of a lane has waited.
     #[must_use]
     pub fn oldest_age(&self, now: Timestamp, lane: Lane) -> Option<Duration> {
-        self.table.lane(lane).oldest().map(|at| self.now.max(now).since(at))
+        self.table.oldest(lane).map(|at| self.now.max(now).since(at))
     }
 
     /// What binds it by what is known now, among the walls that `counts` names: its own instant, the scope's
     /// constraints, and everything ahead of it.
     fn known_wait(&self, now: Timestamp, operation: &Operation, counts: impl Fn(Wall) -> bool) -> Constraint {
-        let mut ahead = *self.table.queued_cost(Lane::Foreground);
+        let mut ahead = self.table.queued_cost(Lane::Foreground);
         if operation.lane == Lane::Background {
-            ahead.merge(self.table.queued_cost(Lane::Background));
+            ahead.merge(&self.table.queued_cost(Lane::Background));
         }
         let own = Constraint {
             wall: Wall::NotBefore,
@@ -131,53 +131,51 @@ impl Mailbox {
     }
 
     fn explain_entry(&self, now: Timestamp, entry: &Entry, found: &mut Vec<Constraint>) {
-        let operation = &entry.operation;
         let mut own = |wall, scope, ready_at| found.push(Constraint { wall, scope, ready_at, binding: false });
         match entry.step {
             Step::Attempting { .. } => return,
             Step::Reserving | Step::Claiming { .. } => own(Wall::Step, ScopeKind::Mailbox, now),
-            Step::Unknown { .. } => return own(Wall::Step, ScopeKind::Mailbox, entry.due_at),
-            Step::Delayed if operation.not_before > now => {
-                own(Wall::NotBefore, ScopeKind::Mailbox, operation.not_before);
+            Step::Unknown { due_at, .. } => return own(Wall::Step, ScopeKind::Mailbox, due_at),
+            Step::Delayed { .. } if entry.not_before() > now => {
+                own(Wall::NotBefore, ScopeKind::Mailbox, entry.not_before());
             }
-            Step::Delayed => own(Wall::Backoff, ScopeKind::Mailbox, entry.due_at),
+            Step::Delayed { due_at } => own(Wall::Backoff, ScopeKind::Mailbox, due_at),
             Step::Held => {
-                let covering = self.holds.iter().filter(|hold| hold.target.covers(operation));
+                let covering = self.holds.iter().filter(|hold| hold.target.covers(&self.table, entry));
                 let until = covering.map(|hold| hold.until).max().unwrap_or(Timestamp::NEVER);
                 own(Wall::Hold, ScopeKind::Mailbox, until);
             }
             Step::Waiting => {
-                if let Some(wait) = self.shared_waits.get(&operation.key) {
+                if let Some(wait) = self.shared_waits.get(&entry.key) {
                     own(wait.constraint.wall, wait.constraint.scope, wait.constraint.ready_at);
                 }
             }
-            Step::Queued => {}
+            Step::Free { .. } | Step::Queued(_) => {}
         }
         let rules = Self::rules(&self.policy);
         let mut put = |constraint| found.push(constraint);
-        self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut put);
-        let ahead = self.ahead_of(operation);
+        let cost = entry.cost();
+        self.budget.constraints(now, entry.lane, &cost, Grant::Ordinary, rules, &mut put);
+        let ahead = self.ahead_of(entry);
         if ahead != CostSum::default() {
-            self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut put);
+            self.budget.behind(now, entry.lane, &ahead, &cost, rules, &mut put);
         }
     }
 
     /// What goes before an operation of this lane. Walks the lane: for people, not for the way of a send.
-    fn ahead_of(&self, operation: &Operation) -> CostSum {
+    fn ahead_of(&self, entry: &Entry) -> CostSum {
         let mut ahead = CostSum::default();
-        if operation.lane == Lane::Background {
-            ahead = *self.table.queued_cost(Lane::Foreground);
+        if entry.lane == Lane::Background {
+            ahead = self.table.queued_cost(Lane::Foreground);
         }
-        for item in self.table.lane(operation.lane).iter().filter(|item| item.key < operation.key) {
-            if let Some(entry) = self.table.get(item.key) {
-                ahead.add(&entry.operation.cost);
-            }
+        for earlier in self.table.lane(entry.lane).filter(|earlier| earlier.key < entry.key) {
+            ahead.add(&earlier.cost());
         }
         ahead
     }
 
     fn next_key(&self) -> Option<OperationKey> {
-        let first = |lane| self.table.lane(lane).iter().map(|item| item.key).min();
+        let first = |lane| self.table.lane(lane).map(|entry| entry.key).min();
         first(Lane::Foreground).or_else(|| first(Lane::Background))
     }
 
@@ -188,7 +186,7 @@ impl Mailbox {
         let per_lane = |count: &dyn Fn(Lane) -> u32| Lane::ALL.map(count);
         MailboxFacts {
             scope: self.budget.scope().clone(),
-            waiting: per_lane(&|lane| u32::try_from(self.table.lane(lane).len()).unwrap_or(u32::MAX)),
+            waiting: per_lane(&|lane| self.table.queued(lane)),
             oldest: Lane::ALL.map(|lane| self.oldest_age(now, lane)),
             in_flight: self.budget.in_flight_per_lane(),
             concurrency: self.budget.concurrency(),

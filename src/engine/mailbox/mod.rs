@@ -11,13 +11,16 @@
 //! Not promised: order among operations of different tenants, and among those of one tenant beyond the bounded
 //! bypass; a wake-up at exactly the named deadline (later is safe, earlier is harmless).
 
+mod deadlines;
 mod entry;
 mod finish;
 mod inputs;
 mod io;
 mod look;
+mod names;
 mod pump;
 mod restore;
+mod slab;
 mod snapshot;
 mod steer;
 mod table;
@@ -82,7 +85,7 @@ impl Mailbox {
     pub fn new(id: Arc<str>, policy: Arc<MailboxPolicy>) -> Self {
         Self {
             budget: Budget::new(Scope::Mailbox(id), &policy.scope),
-            table: Table::new(policy.lanes.bypass_max),
+            table: Table::default(),
             policy,
             ask: AskShared::default(),
             floor: Floor::default(),
@@ -106,27 +109,34 @@ impl Mailbox {
         self.plan_wave(now);
         self.pump(now);
         self.remember(now);
-        self.effects.extend(self.events.drain(..).map(Effect::Event));
+        self.tell_events();
         // A deadline that is not ahead would have the shell come back for ever.
         debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");
     }
 
+    /// What has happened so far is told before what comes next.
+    fn tell_events(&mut self) {
+        if !self.events.is_empty() {
+            self.effects.extend(self.events.drain(..).map(Effect::Event));
+        }
+    }
+
     /// The next effect to perform; `None` when the input has been worked off.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        let effect = self.effects.pop_front();
-        if effect.is_none() && self.table.is_empty() {
-            // An idle mailbox owns no heap.
-            self.effects = VecDeque::new();
-        }
-        effect
+        self.effects.pop_front()
     }
 
     /// When to come back with [`Input::Wake`], if nothing happens before.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Timestamp> {
-        let pump = (self.pump_at != Timestamp::NEVER).then_some(self.pump_at);
-        let holds = self.holds.iter().map(|hold| hold.until).filter(|until| *until != Timestamp::NEVER).min();
-        [pump, holds, self.table.next_instant(), self.budget.deadline()].into_iter().flatten().min()
+        let mut next = self.pump_at.min(self.table.next_instant());
+        if let Some(at) = self.budget.deadline() {
+            next = next.min(at);
+        }
+        for hold in &self.holds {
+            next = next.min(hold.until);
+        }
+        (next != Timestamp::NEVER).then_some(next)
     }
 
     /// Whether the actor may be passivated: nothing waits, is in flight, is held or in trouble. Charges that still
@@ -151,6 +161,13 @@ impl Mailbox {
         if let Some(memory) = self.budget.memory_news(now) {
             self.effects.push_back(Effect::Remember(memory));
         }
+    }
+
+    /// Nothing is here and nothing has been for a while: buffers, and windows in which nothing counts any more, go.
+    fn rest(&mut self, now: Timestamp) {
+        self.budget.shrink(now, Self::rules(&self.policy));
+        self.table.rest();
+        (self.effects, self.events) = (VecDeque::new(), Vec::new());
     }
 
     fn rules(policy: &MailboxPolicy) -> Rules<'_> {

@@ -1,11 +1,12 @@
 //! The core loop: start everything that may go now, and name the instant for the rest.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::{Entry, Shared, Step};
 use super::table::End;
-use super::{AskShared, Effect, Mailbox};
+use super::{AskShared, Effect, Mailbox, SharedWait};
 use crate::engine::budget::{Grant, Wait};
 use crate::engine::constraint::Wall;
 use crate::engine::event::Event;
@@ -15,6 +16,11 @@ use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::time::Timestamp;
+
+/// Whether something of the same tenant and lane waits at the shared scopes already.
+fn is_behind(waits: &BTreeMap<OperationKey, SharedWait>, lane: Lane, tenant: Option<&Arc<str>>) -> bool {
+    !waits.is_empty() && waits.values().any(|wait| wait.queue.0 == lane && wait.queue.1.as_ref() == tenant)
+}
 
 /// What the loop found.
 enum Pick {
@@ -26,20 +32,22 @@ enum Pick {
 impl Mailbox {
     /// Works off every deadline that has come.
     pub(super) fn sweep(&mut self, now: Timestamp) {
-        let policy = Arc::clone(&self.policy);
         if self.budget.deadline().is_some_and(|at| at <= now) {
             let waiting = self.waiting_count();
-            self.budget.wake(now, Self::rules(&policy), waiting, &mut self.events);
+            self.budget.wake(now, Self::rules(&self.policy), waiting, &mut self.events);
         }
         self.expire_holds(now);
+        if self.table.next_instant() > now {
+            return;
+        }
         while let Some(key) = self.table.pop_deadline(now) {
             self.deadline_passed(now, key);
         }
         while let Some(key) = self.table.pop_due(now) {
             match self.table.get(key).map(|entry| (entry.step, entry.state)) {
                 // What is only admitted is new to its lane; what was there before goes first again.
-                Some((Step::Delayed, OperationState::Admitted)) => self.ready(now, key, End::Tail),
-                Some((Step::Delayed, _)) => self.ready(now, key, End::Head),
+                Some((Step::Delayed { .. }, OperationState::Admitted)) => self.ready(now, key, End::Tail),
+                Some((Step::Delayed { .. }, _)) => self.ready(now, key, End::Head),
                 Some((Step::Unknown { .. }, _)) => self.look_up(now, key),
                 _ => {}
             }
@@ -48,8 +56,11 @@ impl Mailbox {
 
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
+        if self.table.waiting_count() == 0 {
+            return self.floor.on_foreground_idle();
+        }
         let policy = Arc::clone(&self.policy);
-        loop {
+        while self.table.waiting_count() > 0 {
             match self.pick(now, &policy) {
                 Pick::Go(key, grant) => self.start(now, key, grant, &policy),
                 Pick::Wait(wait) => {
@@ -59,6 +70,7 @@ impl Mailbox {
                 Pick::Nothing => return,
             }
         }
+        self.floor.on_foreground_idle();
     }
 
     /// Strict priority: background is looked at only when no foreground operation could use the slot (L3), the
@@ -72,12 +84,12 @@ impl Mailbox {
                 return Pick::Go(key, Grant::Ordinary);
             };
             if let Some(entry) = self.table.get(key) {
-                self.budget.on_foreground_backlog(now, &entry.operation.cost);
+                self.budget.on_foreground_wait(now, &entry.cost(), &wait);
             }
             self.floor.on_foreground_backlog(now);
             return self.pass_or_wait(now, key, wait, policy);
         }
-        if self.table.lane(Lane::Foreground).is_empty() {
+        if self.table.queued(Lane::Foreground) == 0 {
             self.floor.on_foreground_idle();
         }
         let Some(key) = self.peek(Lane::Background) else { return Pick::Nothing };
@@ -100,21 +112,24 @@ impl Mailbox {
     /// A heavy head blocks lighter followers, except those that do not postpone it (bounded bypass, L9).
     fn pass_or_wait(&mut self, now: Timestamp, head: OperationKey, wait: Wait, policy: &MailboxPolicy) -> Pick {
         self.tell(head, &wait);
-        let Some((lane, head_cost)) = self.table.get(head).map(|entry| (entry.operation.lane, entry.cost())) else {
+        let Some((lane, head_cost)) = self.table.get(head).map(|entry| (entry.lane, entry.cost())) else {
             return Pick::Wait(wait);
         };
         let weighted = matches!(wait.constraint.wall, Wall::Window { .. } | Wall::Reserve { .. });
-        if !weighted || self.table.lane(lane).len() < 2 || policy.lanes.bypass_max == 0 {
+        if !weighted || self.table.queued(lane) < 2 || policy.lanes.bypass_max == 0 {
             return Pick::Wait(wait);
         }
         let (budget, waits, rules) = (&self.budget, &self.shared_waits, Self::rules(policy));
-        let passing = self.table.peek(lane, |item, entry: &Entry| {
-            if waits.values().any(|wait| wait.queue == (lane, item.tenant.clone())) {
+        let passing = self.table.peek(lane, policy.lanes.bypass_max, |entry: &Entry, tenant| {
+            if is_behind(waits, lane, tenant) {
                 return Usable::SkipTenant;
             }
             let cost = entry.cost();
+            if cost == head_cost {
+                return Usable::SkipOperation; // not lighter: most are alike
+            }
             let lighter = policy.scope.limits.iter().any(|limit| cost.of(limit.unit()) < head_cost.of(limit.unit()));
-            let passes = item.key != head
+            let passes = entry.key != head
                 && lighter
                 && budget.wait(now, lane, &cost, Grant::Ordinary, rules).is_none()
                 && budget.keeps_instant(now, lane, &head_cost, &cost, wait.until, rules);
@@ -125,13 +140,12 @@ impl Mailbox {
 
     /// The next operation of a lane whose tenant is not already waiting at the shared scopes.
     pub(super) fn peek(&mut self, lane: Lane) -> Option<OperationKey> {
-        if self.table.lane(lane).is_empty() {
+        if self.table.queued(lane) == 0 {
             return None;
         }
         let waits = &self.shared_waits;
-        self.table.peek(lane, |item, _| {
-            let behind = waits.values().any(|wait| wait.queue.0 == lane && wait.queue.1 == item.tenant);
-            if behind { Usable::SkipTenant } else { Usable::Yes }
+        self.table.peek(lane, self.policy.lanes.bypass_max, |_, tenant| {
+            if is_behind(waits, lane, tenant) { Usable::SkipTenant } else { Usable::Yes }
         })
     }
 
@@ -143,32 +157,33 @@ impl Mailbox {
         policy: &MailboxPolicy,
     ) -> Option<Wait> {
         let entry = self.table.get(key)?;
-        self.budget.wait(now, entry.operation.lane, &entry.operation.cost, grant, Self::rules(policy))
+        self.budget.wait(now, entry.lane, &entry.cost(), grant, Self::rules(policy))
     }
 
     /// Charges the mailbox's own budget, then goes the way of the other scopes.
     fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant, policy: &MailboxPolicy) {
-        self.table.take(key);
+        let Some(entry) = self.table.take(key, Step::Reserving) else { return };
+        let (lane, cost) = (entry.lane, entry.cost());
         if cfg!(debug_assertions) {
             self.assert_order(now, key, grant);
         }
-        let Some(entry) = self.table.get_mut(key) else { return };
-        let (lane, cost, tenant) = (entry.operation.lane, entry.cost(), entry.operation.tenant.clone());
-        entry.step = Step::Reserving;
         self.budget.reserve(now, lane, &cost, Self::rules(policy), &mut self.events);
         if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
             self.budget.assert_reserve(now, &cost, Self::rules(policy));
         }
         self.on_start(now, lane);
         match self.ask {
-            AskShared::Always => self.effects.push_back(Effect::Reserve { key, lane, tenant, cost }),
+            AskShared::Always => {
+                let tenant = self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned();
+                self.effects.push_back(Effect::Reserve { key, lane, tenant, cost });
+            }
             AskShared::OnTrouble => self.claim(now, key, Shared::NotAsked),
         }
     }
 
     /// L3, at every background grant of a debug build.
     pub(super) fn assert_order(&mut self, now: Timestamp, key: OperationKey, grant: Grant) {
-        if self.table.get(key).is_none_or(|entry| entry.operation.lane == Lane::Foreground) {
+        if self.table.get(key).is_none_or(|entry| entry.lane == Lane::Foreground) {
             return;
         }
         let policy = Arc::clone(&self.policy);
@@ -193,11 +208,14 @@ impl Mailbox {
 
     /// A mailbox is paced by its ledger and its connections, so its wave only tells.
     pub(super) fn plan_wave(&mut self, now: Timestamp) {
-        let mut cost = *self.table.queued_cost(Lane::Foreground);
-        cost.merge(self.table.queued_cost(Lane::Background));
-        let last = if self.table.lane(Lane::Background).is_empty() { Lane::Foreground } else { Lane::Background };
-        let waiting = (self.waiting_count(), cost, last);
-        self.budget.plan_wave(now, || waiting, None, Self::rules(&self.policy), &mut self.events);
+        let table = &self.table;
+        let waiting = || {
+            let mut cost = table.queued_cost(Lane::Foreground);
+            cost.merge(&table.queued_cost(Lane::Background));
+            let last = if table.queued(Lane::Background) == 0 { Lane::Foreground } else { Lane::Background };
+            (table.waiting_count(), cost, last)
+        };
+        self.budget.plan_wave(now, waiting, None, Self::rules(&self.policy), &mut self.events);
     }
 
     /// One wait of one operation is one pair of events.
@@ -207,7 +225,7 @@ impl Mailbox {
         }
         self.told = Some((key, wait.constraint.wall));
         let Some(entry) = self.table.get(key) else { return };
-        let (lane, cost) = (entry.operation.lane, entry.cost());
+        let (lane, cost) = (entry.lane, entry.cost());
         let scope = self.budget.scope().clone();
         let (wall, until) = (wait.constraint.wall, wait.until);
         match wall {
@@ -215,7 +233,7 @@ impl Mailbox {
                 self.events.push(Event::ReservationDenied { scope, wall, frees_at: until, lane, cost });
             }
             Wall::Share { .. } => {
-                let depth = u32::try_from(self.table.lane(Lane::Background).len()).unwrap_or(u32::MAX);
+                let depth = self.table.queued(Lane::Background);
                 self.events.push(Event::BackgroundCapped { scope, share: self.policy.lanes.background_share, depth });
             }
             _ => {}
@@ -224,7 +242,6 @@ impl Mailbox {
     }
 
     pub(super) fn waiting_count(&self) -> u32 {
-        let queued: usize = Lane::ALL.iter().map(|lane| self.table.lane(*lane).len()).sum();
-        u32::try_from(queued).unwrap_or(u32::MAX)
+        self.table.waiting_count()
     }
 }

@@ -4,7 +4,7 @@
 //! from now on: its request may have reached the provider.
 
 use super::Mailbox;
-use super::entry::{Entry, Step};
+use super::entry::Step;
 use super::table::End;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
@@ -71,7 +71,7 @@ impl Mailbox {
         self.sweep(now);
         self.pump(now);
         self.remember(now);
-        self.effects.extend(self.events.drain(..).map(super::Effect::Event));
+        self.tell_events();
     }
 
     fn restore_one(&mut self, now: Timestamp, restored: RestoredOperation) {
@@ -79,10 +79,11 @@ impl Mailbox {
             return;
         }
         let key = restored.operation.key;
-        let mut entry = Entry::new(restored.operation);
-        (entry.state, entry.rows) = (restored.state, restored.rows);
-        let not_before = entry.operation.not_before;
-        self.table.insert(entry);
+        let not_before = restored.operation.not_before;
+        self.table.insert(&restored.operation);
+        if let Some(entry) = self.table.get_mut(key) {
+            (entry.state, entry.rows) = (restored.state, restored.rows);
+        }
         match restored.state {
             OperationState::Attempting => {
                 if let Some(entry) = self.table.get_mut(key) {
@@ -98,7 +99,7 @@ impl Mailbox {
                 self.assume_sent(key);
                 let at = restored.next_at.unwrap_or(not_before);
                 if at > now {
-                    self.table.delay(key, at, Step::Delayed);
+                    self.table.delay(key, Step::Delayed { due_at: at });
                 } else {
                     self.ready(now, key, End::Tail);
                 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::entry::{Entry, Step};
+use super::entry::Step;
 use super::table::{End, Table};
 use super::{Effect, Mailbox};
 use crate::engine::cost::{Cost, CostSum, Unit};
@@ -60,35 +60,36 @@ impl Mailbox {
     /// This mailbox as it stands. Changes nothing.
     #[must_use]
     pub fn snapshot(&self, now: Timestamp) -> Snapshot {
-        let mut table = Table::new(self.policy.lanes.bypass_max);
+        let mut table = Table::default();
         let mut lines: BTreeMap<InLine, (u64, CostSum)> = BTreeMap::new();
         let (mut under_way, mut left_out) = (Vec::new(), 0);
-        for (key, entry) in self.table.entries() {
+        for entry in self.table.entries() {
             let stage = match entry.step {
                 Step::Reserving => Stage::Reserving,
                 Step::Claiming { .. } => Stage::Claiming,
                 Step::Attempting { sent_at, .. } => Stage::Attempting(sent_at),
-                Step::Queued | Step::Waiting => {
-                    let line = (entry.operation.lane, entry.operation.tenant.clone());
+                Step::Queued(_) | Step::Waiting => {
+                    let line = (entry.lane, self.table.tenant(entry).cloned());
                     let (count, sum) = lines.entry(line).or_default();
                     *count += 1;
-                    sum.add(&entry.operation.cost);
+                    sum.add(&entry.cost());
                     continue;
                 }
-                Step::Delayed | Step::Held | Step::Unknown { .. } => {
+                Step::Free { .. } => continue,
+                Step::Delayed { .. } | Step::Held | Step::Unknown { .. } => {
                     left_out += 1;
                     continue;
                 }
             };
-            table.insert(entry.clone());
-            under_way.push((*key, stage));
+            table.insert_copy(&self.table, entry);
+            under_way.push((entry.key, stage));
         }
         under_way.sort_unstable_by_key(|(key, _)| *key);
-        let delayed = self.table.due().filter(|entry| entry.step == Step::Delayed).take(DELAYED_MAX);
+        let delayed = self.table.due().filter(|entry| matches!(entry.step, Step::Delayed { .. })).take(DELAYED_MAX);
         for entry in delayed {
             left_out -= 1;
-            table.insert(entry.clone());
-            table.delay(entry.operation.key, entry.due_at, Step::Delayed);
+            table.insert_copy(&self.table, entry);
+            table.delay(entry.key, entry.step);
         }
         let line = |((lane, tenant), (count, sum))| Line { lane, tenant, count, cost: mean(&sum, count) };
         let lines = lines.into_iter().map(line).collect();
@@ -116,7 +117,7 @@ impl Mailbox {
     /// Puts an operation into its lane that was submitted long ago: foreground's need has been learned from it then.
     pub(in crate::engine) fn feed(&mut self, now: Timestamp, operation: Operation) {
         let key = operation.key;
-        self.table.insert(Entry::new(operation));
+        self.table.insert(&operation);
         self.ready(now, key, End::Tail);
         self.effects.retain(|effect| !matches!(effect, Effect::Record(_)));
     }
@@ -131,7 +132,7 @@ impl Mailbox {
 
     /// The limit that holds no operation of this cost, if there is one.
     pub(in crate::engine) fn limit_below(&self, cost: &Cost) -> Option<Limit> {
-        self.budget.never(cost, Self::rules(&self.policy)).map(|(limit, ..)| limit)
+        self.budget.never(cost).map(|(limit, ..)| limit)
     }
 }
 

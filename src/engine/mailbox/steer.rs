@@ -1,19 +1,20 @@
 //! What operators and callers ask for: cancel, hold, resume.
 
-use super::entry::{CancelRequest, Step};
+use super::entry::{CancelRequest, Entry, Step};
+use super::table::Table;
 use super::{Hold, HoldTarget, Mailbox, Outcome};
-use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState};
+use crate::engine::operation::{OperationKey, OperationKind, OperationState};
 use crate::engine::time::Timestamp;
 
 impl HoldTarget {
-    /// Whether a hold of this target stops `operation`. The whole mailbox's hold is the budget's and stops sends,
-    /// not single operations.
-    pub(super) fn covers(&self, operation: &Operation) -> bool {
+    /// Whether a hold of this target stops an operation of `table`. The whole mailbox's hold is the budget's and
+    /// stops sends, not single operations.
+    pub(super) fn covers(&self, table: &Table, entry: &Entry) -> bool {
         match self {
             Self::Mailbox => false,
-            Self::Tenant(tenant) => operation.tenant.as_ref() == Some(tenant),
-            Self::Campaign(campaign) => operation.campaign.as_ref() == Some(campaign),
-            Self::Operation(key) => operation.key == *key,
+            Self::Tenant(tenant) => table.tenant(entry) == Some(tenant),
+            Self::Campaign(campaign) => table.campaign(entry) == Some(campaign),
+            Self::Operation(key) => entry.key == *key,
         }
     }
 }
@@ -22,8 +23,8 @@ impl Mailbox {
     pub(super) fn cancel(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
         match entry.step {
-            Step::Delayed | Step::Queued | Step::Held | Step::Waiting => {
-                if entry.operation.kind == OperationKind::Permit {
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting => {
+                if entry.kind == OperationKind::Permit {
                     self.end_permit(key);
                 } else {
                     self.end_cancelled(now, key);
@@ -31,11 +32,11 @@ impl Mailbox {
             }
             Step::Reserving => {
                 self.unreserve(now, key);
-                self.table.delay(key, Timestamp::NEVER, Step::Held);
+                self.table.delay(key, Step::Held);
                 self.cancel(now, key);
             }
             // Never directly (transition 17): applied when the attempt has ended.
-            Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
+            Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
                 entry.cancel = CancelRequest::Requested;
             }
         }
@@ -56,14 +57,14 @@ impl Mailbox {
         }
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
-            if !hold.target.covers(&entry.operation) {
+            if !hold.target.covers(&self.table, entry) {
                 continue;
             }
             match entry.step {
-                Step::Queued => self.table.delay(key, Timestamp::NEVER, Step::Held),
+                Step::Queued(_) => self.table.delay(key, Step::Held),
                 Step::Waiting => {
                     self.give_back_shared(key);
-                    self.table.delay(key, Timestamp::NEVER, Step::Held);
+                    self.table.delay(key, Step::Held);
                 }
                 // Delayed ones meet the hold when they are due; live attempts end by themselves.
                 _ => {}
@@ -89,11 +90,15 @@ impl Mailbox {
         }
     }
 
+    /// Whether some hold covers it.
+    pub(super) fn is_held(&self, entry: &Entry) -> bool {
+        self.holds.iter().any(|hold| hold.target.covers(&self.table, entry))
+    }
+
     /// Operations that no hold covers any more go back to their places in order of admission.
     fn free_held(&mut self, _now: Timestamp) {
-        let covered = |operation: &Operation| self.holds.iter().any(|hold| hold.target.covers(operation));
         let is_free = |key: &OperationKey| {
-            self.table.get(*key).is_some_and(|entry| entry.step == Step::Held && !covered(&entry.operation))
+            self.table.get(*key).is_some_and(|entry| entry.step == Step::Held && !self.is_held(entry))
         };
         let freed: Vec<_> = self.table.keys().into_iter().filter(is_free).collect();
         if freed.is_empty() {

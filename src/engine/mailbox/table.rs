@@ -1,15 +1,19 @@
 //! The operations of one mailbox: where they are, in which lane, and when they are due.
 //!
-//! One ordered table of deadlines and one of due instants stand in for timers, so the shell arms a single timer and
-//! ties always break the same way.
+//! A heap of deadlines and an ordered table of due instants stand in for timers, so the shell arms a single timer and
+//! ties always break the same way. The whole of it lies in one block that an idle mailbox does without.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use super::deadlines::Deadlines;
 use super::entry::{Entry, Step};
+use super::names::Names;
+use super::slab::Slab;
 use crate::engine::cost::CostSum;
 use crate::engine::lane::Lane;
-use crate::engine::lanes::{LaneQueue, Queued, Usable};
-use crate::engine::operation::{KeyMap, OperationKey};
+use crate::engine::lanes::{Links, NIL, Order, Usable};
+use crate::engine::operation::{Operation, OperationKey};
 use crate::engine::time::Timestamp;
 
 /// Which end of the queue.
@@ -23,203 +27,295 @@ pub(super) enum End {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    entries: KeyMap<Entry>,
-    lanes: [LaneQueue; 2],
+    here: Option<Box<Here>>,
+}
+
+/// What a mailbox with operations has.
+#[derive(Clone, Debug)]
+struct Here {
+    slab: Slab,
+    names: Names,
+    lanes: [Order; 2],
     queued_cost: [CostSum; 2],
     /// Operations here per lane, wherever they stand.
     live: [u32; 2],
     due: BTreeSet<(Timestamp, OperationKey)>,
-    deadlines: BTreeSet<(Timestamp, OperationKey)>,
+    deadlines: Deadlines,
+}
+
+impl Here {
+    fn new() -> Self {
+        Self {
+            slab: Slab::new(),
+            names: Names::default(),
+            lanes: [Order::new(), Order::new()],
+            queued_cost: [CostSum::default(); 2],
+            live: [0; 2],
+            due: BTreeSet::new(),
+            deadlines: Deadlines::default(),
+        }
+    }
 }
 
 impl Table {
-    pub(super) fn new(bypass_max: u32) -> Self {
-        Self { lanes: [LaneQueue::new(bypass_max), LaneQueue::new(bypass_max)], ..Self::default() }
+    /// Takes an operation in; it stands nowhere yet.
+    pub(super) fn insert(&mut self, operation: &Operation) {
+        let here = self.here.get_or_insert_with(|| Box::new(Here::new()));
+        let tenant = here.names.enter(operation.tenant.as_ref());
+        let campaign = here.names.enter(operation.campaign.as_ref());
+        let slot = here.slab.insert(Entry::new(operation, tenant, campaign));
+        if operation.deadline != Timestamp::NEVER {
+            here.deadlines.insert(&mut here.slab, slot);
+        }
+        here.live[operation.lane.index()] += 1;
     }
 
-    pub(super) fn set_bypass_max(&mut self, bypass_max: u32) {
-        for lane in &mut self.lanes {
-            lane.set_bypass_max(bypass_max);
+    /// Takes in a copy of an operation of another table, standing nowhere yet.
+    pub(super) fn insert_copy(&mut self, of: &Self, entry: &Entry) {
+        let here = self.here.get_or_insert_with(|| Box::new(Here::new()));
+        let tenant = here.names.enter(of.tenant(entry));
+        let campaign = here.names.enter(of.campaign(entry));
+        here.live[entry.lane.index()] += 1;
+        let mut copy = entry.clone();
+        (copy.tenant, copy.campaign, copy.deadline_at) = (tenant, campaign, NIL);
+        let slot = here.slab.insert(copy);
+        if entry.deadline != Timestamp::NEVER {
+            here.deadlines.insert(&mut here.slab, slot);
         }
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let key = entry.operation.key;
-        if entry.operation.deadline != Timestamp::NEVER {
-            self.deadlines.insert((entry.operation.deadline, key));
+    /// Gives the room of an empty table back.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
+            self.here = None;
         }
-        self.live[entry.operation.lane.index()] += 1;
-        self.entries.insert(key, entry);
     }
 
     /// How many operations of a lane are here, wherever they stand.
     pub(super) fn live(&self, lane: Lane) -> u32 {
-        self.live[lane.index()]
+        self.here.as_ref().map_or(0, |here| here.live[lane.index()])
     }
 
     pub(super) fn get(&self, key: OperationKey) -> Option<&Entry> {
-        self.entries.get(&key)
+        let here = self.here.as_deref()?;
+        here.slab.find(key).map(|slot| here.slab.get(slot))
     }
 
     pub(super) fn get_mut(&mut self, key: OperationKey) -> Option<&mut Entry> {
-        self.entries.get_mut(&key)
+        let here = self.here.as_deref_mut()?;
+        here.slab.find(key).map(|slot| here.slab.get_mut(slot))
+    }
+
+    pub(super) fn tenant(&self, entry: &Entry) -> Option<&Arc<str>> {
+        self.here.as_deref()?.names.get(entry.tenant)
+    }
+
+    pub(super) fn campaign(&self, entry: &Entry) -> Option<&Arc<str>> {
+        self.here.as_deref()?.names.get(entry.campaign)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.here.as_ref().is_none_or(|here| here.slab.is_empty())
     }
 
     /// Takes an operation out of wherever it stands.
-    pub(super) fn remove(&mut self, key: OperationKey) -> Option<Entry> {
-        self.unqueue(key);
-        let entry = self.entries.remove(&key)?;
-        self.deadlines.remove(&(entry.operation.deadline, key));
-        let live = &mut self.live[entry.operation.lane.index()];
+    pub(super) fn remove(&mut self, key: OperationKey) {
+        let Some(here) = self.here.as_deref_mut() else { return };
+        let Some(slot) = here.slab.find(key) else { return };
+        here.unqueue(slot);
+        here.deadlines.remove(&mut here.slab, slot);
+        let entry = here.slab.get(slot);
+        let live = &mut here.live[entry.lane.index()];
         *live = live.saturating_sub(1);
-        if self.entries.is_empty() {
-            // An idle mailbox owns no heap.
-            self.entries = KeyMap::default();
-        }
-        Some(entry)
+        here.names.leave(entry.tenant);
+        here.names.leave(entry.campaign);
+        here.slab.remove(slot);
     }
 
     /// Puts an operation into its lane.
     pub(super) fn queue(&mut self, key: OperationKey, dominant: u64, end: End) {
-        let Some(entry) = self.entries.get_mut(&key) else { return };
-        entry.step = Step::Queued;
-        let (lane, operation) = (entry.operation.lane.index(), &entry.operation);
-        let item = Queued { key, tenant: operation.tenant.clone(), dominant, submitted_at: operation.submitted_at };
-        self.queued_cost[lane].add(&operation.cost);
-        match end {
-            End::Head => self.lanes[lane].push_front(item),
-            End::Tail => self.lanes[lane].push_back(item),
-        }
+        let Some(here) = self.here.as_deref_mut() else { return };
+        let Some(slot) = here.slab.find(key) else { return };
+        here.enter(
+            slot,
+            dominant,
+            match end {
+                End::Head => Order::push_front,
+                End::Tail => Order::push_back,
+            },
+        );
     }
 
     /// Puts an operation that was picked and not sent back to the head, with its fair share.
     pub(super) fn requeue_unsent(&mut self, key: OperationKey, dominant: u64) {
-        let Some(entry) = self.entries.get_mut(&key) else { return };
-        entry.step = Step::Queued;
-        let (lane, operation) = (entry.operation.lane.index(), &entry.operation);
-        self.queued_cost[lane].add(&operation.cost);
-        self.lanes[lane].return_unsent(Queued {
-            key,
-            tenant: operation.tenant.clone(),
-            dominant,
-            submitted_at: operation.submitted_at,
-        });
+        let Some(here) = self.here.as_deref_mut() else { return };
+        let Some(slot) = here.slab.find(key) else { return };
+        here.enter(slot, dominant, Order::return_unsent);
     }
 
-    /// Takes the picked operation out of its lane, charging its fair share.
-    pub(super) fn take(&mut self, key: OperationKey) {
-        let Some(entry) = self.entries.get(&key) else { return };
-        let lane = entry.operation.lane.index();
-        if self.lanes[lane].take(key).is_some() {
-            self.queued_cost[lane].subtract(&entry.operation.cost);
+    /// Takes the picked operation out of its lane, charging its fair share; it stands at `step` now.
+    pub(super) fn take(&mut self, key: OperationKey, step: Step) -> Option<&mut Entry> {
+        let here = self.here.as_deref_mut()?;
+        let slot = here.slab.find(key)?;
+        if matches!(here.slab.get(slot).step, Step::Queued(_)) {
+            here.leave_lane(slot, Order::take);
         }
+        let entry = here.slab.get_mut(slot);
+        entry.step = step;
+        Some(entry)
     }
 
     /// Takes an operation out of its lane or out of the due table.
     pub(super) fn unqueue(&mut self, key: OperationKey) {
-        let Some(entry) = self.entries.get_mut(&key) else { return };
-        if entry.step == Step::Queued {
-            let lane = entry.operation.lane.index();
-            if self.lanes[lane].remove(key).is_some() {
-                self.queued_cost[lane].subtract(&entry.operation.cost);
-            }
-        }
-        let due_at = std::mem::replace(&mut entry.due_at, Timestamp::NEVER);
-        if due_at != Timestamp::NEVER {
-            self.due.remove(&(due_at, key));
+        let Some(here) = self.here.as_deref_mut() else { return };
+        if let Some(slot) = here.slab.find(key) {
+            here.unqueue(slot);
         }
     }
 
-    /// Lets an operation wait for `at`, standing at `step` meanwhile.
-    pub(super) fn delay(&mut self, key: OperationKey, at: Timestamp, step: Step) {
-        self.unqueue(key);
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.step = step;
-            entry.due_at = at;
-            if at != Timestamp::NEVER {
-                self.due.insert((at, key));
-            }
+    /// Lets an operation stand at `step`, in the due table if that has an instant.
+    pub(super) fn delay(&mut self, key: OperationKey, step: Step) {
+        let Some(here) = self.here.as_deref_mut() else { return };
+        let Some(slot) = here.slab.find(key) else { return };
+        here.unqueue(slot);
+        here.slab.get_mut(slot).step = step;
+        if let Some(at) = step.due_at() {
+            here.due.insert((at, key));
         }
     }
 
     /// The next operation whose own instant has come; it is out of the due table afterwards.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<OperationKey> {
-        let (at, key) = *self.due.first().filter(|(at, _)| *at <= now)?;
-        self.due.remove(&(at, key));
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.due_at = Timestamp::NEVER;
+        let here = self.here.as_deref_mut()?;
+        let (at, key) = *here.due.first().filter(|(at, _)| *at <= now)?;
+        here.due.remove(&(at, key));
+        if let Some(slot) = here.slab.find(key) {
+            here.slab.get_mut(slot).step.set_due(Timestamp::NEVER);
         }
         Some(key)
     }
 
-    /// The next operation whose deadline has come; it is out of the deadline table afterwards.
+    /// The next operation whose deadline has come; it is out of the deadlines afterwards.
     pub(super) fn pop_deadline(&mut self, now: Timestamp) -> Option<OperationKey> {
-        let first = *self.deadlines.first().filter(|(at, _)| *at <= now)?;
-        self.deadlines.remove(&first);
-        Some(first.1)
+        let here = self.here.as_deref_mut()?;
+        let (_, slot) = here.deadlines.first(&here.slab).filter(|(at, _)| *at <= now)?;
+        here.deadlines.remove(&mut here.slab, slot);
+        Some(here.slab.get(slot).key)
     }
 
-    /// The earliest instant at which something here is due by itself.
-    pub(super) fn next_instant(&self) -> Option<Timestamp> {
-        let first = |set: &BTreeSet<(Timestamp, OperationKey)>| set.first().map(|(at, _)| *at);
-        [first(&self.due), first(&self.deadlines)].into_iter().flatten().min()
+    /// The earliest instant at which something here is due by itself; [`Timestamp::NEVER`]: none.
+    pub(super) fn next_instant(&self) -> Timestamp {
+        let Some(here) = self.here.as_deref() else { return Timestamp::NEVER };
+        let due = here.due.first().map_or(Timestamp::NEVER, |(at, _)| *at);
+        here.deadlines.first(&here.slab).map_or(due, |(at, _)| at.min(due))
     }
 
-    pub(super) fn lane(&self, lane: Lane) -> &LaneQueue {
-        &self.lanes[lane.index()]
+    /// How many wait in their lanes.
+    pub(super) fn waiting_count(&self) -> u32 {
+        self.here.as_ref().map_or(0, |here| here.lanes[0].len().saturating_add(here.lanes[1].len()))
     }
 
-    /// The next operation of a lane that `usable` says yes to; it stays where it is.
+    /// How many wait in a lane.
+    pub(super) fn queued(&self, lane: Lane) -> u32 {
+        self.here.as_ref().map_or(0, |here| here.lanes[lane.index()].len())
+    }
+
+    /// Everything that waits in a lane: tenants by turn, each first in first out.
+    pub(super) fn lane(&self, lane: Lane) -> impl Iterator<Item = &Entry> {
+        self.here
+            .as_deref()
+            .into_iter()
+            .flat_map(move |here| here.lanes[lane.index()].iter(&here.slab).map(|slot| here.slab.get(slot)))
+    }
+
+    /// When the oldest of a lane's heads was submitted.
+    pub(super) fn oldest(&self, lane: Lane) -> Option<Timestamp> {
+        let here = self.here.as_deref()?;
+        here.lanes[lane.index()].oldest(&here.slab)
+    }
+
+    /// The next operation of a lane that `usable` says yes to, by itself and its tenant; it stays where it is.
     pub(super) fn peek(
         &mut self,
         lane: Lane,
-        mut usable: impl FnMut(&Queued, &Entry) -> Usable,
+        bypass_max: u32,
+        mut usable: impl FnMut(&Entry, Option<&Arc<str>>) -> Usable,
     ) -> Option<OperationKey> {
-        let entries = &self.entries;
-        self.lanes[lane.index()]
-            .peek(|item| entries.get(&item.key).map_or(Usable::SkipOperation, |entry| usable(item, entry)))
+        let Here { lanes, slab, .. } = self.here.as_deref_mut()?;
+        let bypass_max = u8::try_from(bypass_max).unwrap_or(u8::MAX);
+        let slot = lanes[lane.index()].peek(slab, bypass_max, |slot, tenant| usable(slab.get(slot), tenant))?;
+        Some(slab.key(slot))
     }
 
-    pub(super) fn queued_cost(&self, lane: Lane) -> &CostSum {
-        &self.queued_cost[lane.index()]
-    }
-
-    /// Every operation, in no order that means anything.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&OperationKey, &Entry)> {
-        self.entries.iter()
-    }
-
-    /// What waits for an instant of its own, the earliest first.
-    pub(super) fn due(&self) -> impl Iterator<Item = &Entry> {
-        self.due.iter().filter_map(|(_, key)| self.entries.get(key))
+    pub(super) fn queued_cost(&self, lane: Lane) -> CostSum {
+        self.here.as_ref().map_or(CostSum::default(), |here| here.queued_cost[lane.index()])
     }
 
     /// Every operation, in order of admission. For steering and facts, never on the way of a send.
     pub(super) fn keys(&self) -> Vec<OperationKey> {
-        let mut keys: Vec<_> = self.entries.keys().copied().collect();
+        let mut keys: Vec<_> = self.entries().map(|entry| entry.key).collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Every operation, in no order that means anything.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.here.iter().flat_map(|here| here.slab.iter())
+    }
+
+    /// What waits for an instant of its own, the earliest first.
+    pub(super) fn due(&self) -> impl Iterator<Item = &Entry> {
+        let here = self.here.iter();
+        here.flat_map(|here| here.due.iter()).filter_map(|(_, key)| self.get(*key))
     }
 
     /// Puts operations back into their lanes in order of admission, among those that are there.
     pub(super) fn requeue_in_order(&mut self, freed: &[OperationKey], dominant: impl Fn(&Entry) -> u64) {
         let mut keys: Vec<_> = freed.to_vec();
-        for lane in &mut self.lanes {
-            let here: Vec<_> = lane.iter().map(|item| item.key).collect();
-            for key in &here {
-                lane.remove(*key);
-            }
-            keys.extend(here);
+        let queued: Vec<_> = Lane::ALL.into_iter().flat_map(|lane| self.lane(lane)).map(|entry| entry.key).collect();
+        for key in &queued {
+            self.unqueue(*key);
         }
-        self.queued_cost = [CostSum::default(); 2];
+        keys.extend(queued);
         keys.sort_unstable();
         for key in keys {
-            let share = self.entries.get(&key).map_or(1, &dominant);
+            let share = self.get(key).map_or(1, &dominant);
             self.queue(key, share, End::Tail);
+        }
+    }
+}
+
+impl Here {
+    fn enter(
+        &mut self,
+        slot: u32,
+        dominant: u64,
+        how: impl FnOnce(&mut Order, &mut Slab, u32, Option<&Arc<str>>, u64),
+    ) {
+        let entry = self.slab.get(slot);
+        debug_assert!(entry.step.due_at().is_none(), "it is in the due table");
+        debug_assert!(!matches!(entry.step, Step::Queued(_)), "it waits already");
+        let (lane, tenant, cost) = (entry.lane.index(), entry.tenant, entry.cost());
+        self.queued_cost[lane].add(&cost);
+        how(&mut self.lanes[lane], &mut self.slab, slot, self.names.get(tenant), dominant);
+    }
+
+    fn leave_lane(&mut self, slot: u32, how: impl FnOnce(&mut Order, &mut Slab, u32)) {
+        let entry = self.slab.get(slot);
+        let (lane, cost) = (entry.lane.index(), entry.cost());
+        self.queued_cost[lane].subtract(&cost);
+        how(&mut self.lanes[lane], &mut self.slab, slot);
+    }
+
+    fn unqueue(&mut self, slot: u32) {
+        let entry = self.slab.get_mut(slot);
+        if matches!(entry.step, Step::Queued(_)) {
+            self.leave_lane(slot, Order::remove);
+            self.slab.get_mut(slot).step = Step::Held;
+        } else if let Some(at) = entry.step.due_at() {
+            entry.step.set_due(Timestamp::NEVER);
+            let key = entry.key;
+            self.due.remove(&(at, key));
         }
     }
 }

@@ -23,7 +23,7 @@ const ABSENT_MIN: u8 = 2;
 impl Step {
     /// An unknown that was not looked up yet.
     pub(super) const fn unknown(since: Timestamp) -> Self {
-        Self::Unknown { since, looks: 0, absent: 0, asked_at: None }
+        Self::Unknown { since, due_at: Timestamp::NEVER, looks: 0, absent: 0 }
     }
 }
 
@@ -41,35 +41,40 @@ impl Mailbox {
     /// The look-ups of an operation that has just become unknown begin.
     pub(super) fn doubt(&mut self, now: Timestamp, key: OperationKey) {
         self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown });
+        if let Some(more) = self.table.get_mut(key).and_then(|entry| entry.if_more_mut()) {
+            more.asked_at = None;
+        }
         self.await_look_up(key, Step::unknown(now), now);
-        let next = self.table.get(key).map(|entry| entry.due_at);
+        let next = self.table.get(key).and_then(|entry| entry.step.due_at());
         self.record(now, key, Transition::Lose, next);
     }
 
     /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
-    pub(super) fn await_look_up(&mut self, key: OperationKey, step: Step, earliest: Timestamp) {
+    pub(super) fn await_look_up(&mut self, key: OperationKey, mut step: Step, earliest: Timestamp) {
         let Step::Unknown { since, looks, .. } = step else { return };
         let give_up = since.after(self.policy.retry.unknown_max);
         let delay = self.policy.provider.visibility_delay;
         let next =
             LOOK_UPS.get(usize::from(looks)).map_or(give_up, |after| since.after(delay.max(*after)).min(give_up));
-        self.table.delay(key, next.max(earliest), step);
+        step.set_due(next.max(earliest));
+        self.table.delay(key, step);
     }
 
     /// An unknown's instant has come: look it up once more, or give it up.
     pub(super) fn look_up(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Unknown { since, looks, absent, .. } = entry.step else { return };
+        let Step::Unknown { since, due_at, looks, absent } = entry.step else { return };
         if now >= since.after(self.policy.retry.unknown_max) && usize::from(looks) >= 1 {
             entry.apply(Transition::GiveUp);
             self.end(now, key, Transition::GiveUp, Outcome::Quarantined);
             return;
         }
+        entry.more_mut().asked_at = Some(now);
         self.effects.push_back(Effect::Reconcile { key });
         // After a downtime several instants of the schedule may have passed: two answers of one moment are one, and
         // the answer to this look-up has to be able to come before the unknown is given up.
         let gap = look_up_gap(&self.policy.guard);
-        let step = Step::Unknown { since, looks: looks.saturating_add(1), absent, asked_at: Some(now) };
+        let step = Step::Unknown { since, due_at, looks: looks.saturating_add(1), absent };
         self.await_look_up(key, step, now.after(gap));
     }
 
@@ -77,14 +82,15 @@ impl Mailbox {
     pub(super) fn resolved(&mut self, now: Timestamp, key: OperationKey, accepted: bool) {
         let visibility_delay = self.policy.provider.visibility_delay;
         let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Unknown { since, looks, absent, asked_at } = entry.step else { return };
+        let Step::Unknown { since, due_at, looks, absent } = entry.step else { return };
         if accepted {
             return self.accepted(now, key, Transition::Find, None);
         }
         // One answer per look-up, and none to a look that came too early to see it.
+        let asked_at = entry.if_more_mut().and_then(|more| more.asked_at.take());
         let counts = asked_at.is_some_and(|asked_at| asked_at >= since.after(visibility_delay));
         let absent = absent.saturating_add(u8::from(counts));
-        entry.step = Step::Unknown { since, looks, absent, asked_at: None };
+        entry.step = Step::Unknown { since, due_at, looks, absent };
         let may_repeat = self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce;
         if may_repeat && absent >= ABSENT_MIN {
             self.table.unqueue(key);
@@ -96,11 +102,12 @@ impl Mailbox {
     fn repeat(&mut self, now: Timestamp, key: OperationKey) {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
-        entry.maybe_sent_at = None;
-        let operation = &entry.operation;
-        let attempts = Transition::Repeat.attempts_after(operation.attempts);
-        let at = now.after(backoff(policy, operation.id_hash, attempts));
-        if attempts >= policy.attempts_max.get() || at >= operation.deadline {
+        if let Some(more) = entry.if_more_mut() {
+            more.maybe_sent_at = None;
+        }
+        let attempts = Transition::Repeat.attempts_after(entry.attempts());
+        let at = now.after(backoff(policy, entry.id_hash, attempts));
+        if attempts >= policy.attempts_max.get() || at >= entry.deadline {
             self.exhaust(now, key, Transition::Expire);
             return;
         }
@@ -120,19 +127,18 @@ impl Mailbox {
         let retry = &self.policy.retry;
         let entry = self.table.get(key).filter(|entry| entry.cancel == CancelRequest::No)?;
         let Step::Attempting { sent_at, .. } = entry.step else { return None };
-        let operation = &entry.operation;
-        let attempts = Transition::Repeat.attempts_after(operation.attempts);
+        let attempts = Transition::Repeat.attempts_after(entry.attempts());
         // Until its deadline the lost attempt is live, and two at once are one too many (O2).
         let over_at = sent_at.after(self.policy.guard.request_deadline_max);
-        let at = now.after(backoff(retry, operation.id_hash, attempts)).max(over_at);
-        let left = attempts < retry.attempts_max.get() && at < operation.deadline;
+        let at = now.after(backoff(retry, entry.id_hash, attempts)).max(over_at);
+        let left = attempts < retry.attempts_max.get() && at < entry.deadline;
         (left && self.may_repeat_blindly(key, at)).then_some(at)
     }
 
     /// The horizon rule at `at`: the provider is sure to remember whatever earlier attempt it may have taken.
     fn may_repeat_blindly(&self, key: OperationKey, at: Timestamp) -> bool {
         let (retry, guard) = (&self.policy.retry, &self.policy.guard);
-        let Some(first) = self.table.get(key).and_then(|entry| entry.maybe_sent_at) else { return true };
+        let Some(first) = self.table.get(key).and_then(|entry| entry.more().maybe_sent_at) else { return true };
         let window = self.policy.provider.dedupe_window;
         let margins = (guard.request_deadline_max, clock_slack(guard, window));
         retry.duplicates == DuplicatePolicy::AtLeastOnce
@@ -162,7 +168,8 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         let waits = matches!(entry.state, OperationState::Queued | OperationState::Deferred);
         if blind && waits && entry.rows > 0 {
-            entry.maybe_sent_at = Some(entry.operation.submitted_at);
+            let submitted_at = entry.submitted_at;
+            entry.more_mut().maybe_sent_at = Some(submitted_at);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One logical send, through waits, retries and restarts.
 
+mod index;
 mod map;
 mod state;
 mod transition;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 pub use state::OperationState;
 pub use transition::{Budget, IllegalTransition, Transition};
 
+pub(crate) use index::Index;
 pub(crate) use map::KeyMap;
 
 use super::cost::Cost;

@@ -280,6 +280,7 @@ impl Shared {
         let wait = wait.max_by_key(|wait| wait.until).unwrap_or(Wait {
             until: now,
             constraint: Constraint { wall: Wall::Queue, scope: ScopeKind::Application, ready_at: now, binding: true },
+            windows: 0,
         });
         // Distinct instants at the admitted rate: the k-th in line comes k gaps later.
         let position = self.lanes[lane.index()].len().saturating_sub(1);

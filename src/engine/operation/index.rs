@@ -8,29 +8,29 @@
 //! Linear probing, at most three quarters full, deletion by moving followers back: no tombstones, so lookups stay as
 //! short after a million removals as before. Iteration is not offered: its order would mean nothing.
 
-use crate::engine::operation::OperationKey;
+use super::OperationKey;
 
 const EMPTY: u32 = u32::MAX;
 const BUCKETS_MIN: usize = 16;
 
 /// Slot numbers by key. The caller owns the slab and lends its keys.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     buckets: Vec<u32>,
     len: usize,
 }
 
 impl Index {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { buckets: Vec::new(), len: 0 }
     }
 
-    pub(super) fn find(&self, key: OperationKey, key_of: impl Fn(u32) -> OperationKey) -> Option<u32> {
+    pub(crate) fn find(&self, key: OperationKey, key_of: impl Fn(u32) -> OperationKey) -> Option<u32> {
         self.position(key, key_of).map(|at| self.buckets[at])
     }
 
     /// Adds a slot whose key is not in here yet.
-    pub(super) fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> OperationKey) {
+    pub(crate) fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> OperationKey) {
         if (self.len + 1) * 4 > self.buckets.len() * 3 {
             self.grow(&key_of);
         }
@@ -38,7 +38,7 @@ impl Index {
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, key: OperationKey, key_of: impl Fn(u32) -> OperationKey) {
+    pub(crate) fn remove(&mut self, key: OperationKey, key_of: impl Fn(u32) -> OperationKey) {
         let Some(mut hole) = self.position(key, &key_of) else {
             return;
         };

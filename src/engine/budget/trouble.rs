@@ -1,0 +1,110 @@
+//! What stops a whole scope for a while, and how it goes on: holds, suspensions, cooldowns, waves.
+
+use std::time::Duration;
+
+use super::{Budget, Rules, Shut, Suspended};
+use crate::engine::breaker::Gate;
+use crate::engine::cost::CostSum;
+use crate::engine::event::Event;
+use crate::engine::lane::Lane;
+use crate::engine::resume::{Pacer, Wave};
+use crate::engine::time::Timestamp;
+
+impl Budget {
+    /// An operator stops or frees the whole scope.
+    pub(crate) fn hold(&mut self, until: Timestamp) {
+        self.hold_until = until;
+    }
+
+    /// Nothing passes until a person resumes it.
+    pub(crate) fn suspend(&mut self) {
+        self.suspended = Suspended::Yes;
+    }
+
+    /// A person lifts hold and suspension.
+    pub(crate) fn resume(&mut self) {
+        (self.hold_until, self.suspended) = (Timestamp::EPOCH, Suspended::No);
+    }
+
+    pub(crate) fn hold_until(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.suspended {
+            Suspended::Yes => Some(Timestamp::NEVER),
+            Suspended::No => (self.hold_until > now).then_some(self.hold_until),
+        }
+    }
+
+    /// What waited through a cooldown or a hold goes on as a wave; a new cooldown ends it. `waiting` tells how many
+    /// wait, of what cost, and in which lane the last of them is.
+    pub(crate) fn plan_wave(
+        &mut self,
+        now: Timestamp,
+        waiting: impl FnOnce() -> (u32, CostSum, Lane),
+        unpaced: Option<Duration>,
+        rules: Rules<'_>,
+        events: &mut Vec<Event>,
+    ) {
+        if self.is_calm() && self.was_shut == Shut::No {
+            return; // asked at every input
+        }
+        let shut = if self.shut_until(now).is_some() { Shut::Yes } else { Shut::No };
+        let was_shut = std::mem::replace(&mut self.was_shut, shut);
+        if shut == Shut::Yes {
+            self.wave = None;
+        } else if was_shut == Shut::Yes {
+            let (count, cost, lane) = waiting();
+            let pacer = match unpaced.filter(|_| self.rate(now).is_none()) {
+                Some(over) => Pacer::Wave { over },
+                None => Pacer::Budget { last_at: self.last_of(now, lane, &cost, rules) },
+            };
+            self.wave = Wave::plan(self.scope(), now, count, pacer).map(|(wave, event)| {
+                events.push(event);
+                wave
+            });
+        }
+    }
+
+    /// Whether neither breaker nor hold nor wave says anything, at whatever instant.
+    #[inline]
+    pub(super) fn is_calm(&self) -> bool {
+        !self.breaker.has_deadlines()
+            && self.hold_until == Timestamp::EPOCH
+            && self.suspended == Suspended::No
+            && self.wave.is_none()
+    }
+
+    /// Until when nothing at all may leave, if so: an open breaker or an operator's hold.
+    pub(crate) fn shut_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let breaker = match self.breaker.gate(now, self.in_flight) {
+            Gate::Blocked { until, .. } => Some(until),
+            _ => None,
+        };
+        breaker.max(self.hold_until(now))
+    }
+
+    pub(crate) fn trip(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
+        self.breaker.trip(now, until, waiting, events);
+    }
+
+    pub(crate) fn close_breaker(&mut self, now: Timestamp, events: &mut Vec<Event>) {
+        self.breaker.close(now, events);
+    }
+
+    /// The breaker's and the connections' own deadlines have come.
+    pub(crate) fn wake(&mut self, now: Timestamp, rules: Rules<'_>, waiting: u32, events: &mut Vec<Event>) {
+        if self.hold_until <= now {
+            self.hold_until = Timestamp::EPOCH;
+        }
+        self.breaker.on_wake(now, rules.breaker, waiting, events);
+        self.concurrency.on_wake(now, rules.breaker);
+    }
+
+    /// When to call [`Budget::wake`] by itself.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        if self.is_calm() && !self.concurrency.has_deadlines() {
+            return None; // asked at every input
+        }
+        let hold =
+            (self.hold_until != Timestamp::EPOCH && self.hold_until != Timestamp::NEVER).then_some(self.hold_until);
+        [self.breaker.deadline(), self.concurrency.deadline(), hold].into_iter().flatten().min()
+    }
+}
