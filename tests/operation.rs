@@ -16,7 +16,7 @@ use OperationState as S;
 use Transition as T;
 
 /// The specification's table, written out a second time on purpose: (number, transition, from, to).
-const LISTED: [(u8, T, &[S], S); 18] = [
+const LISTED: [(u8, T, &[S], S); 19] = [
     (2, T::Enqueue, &[S::Admitted], S::Queued),
     (3, T::Claim, &[S::Queued, S::Deferred], S::Attempting),
     (4, T::Accept, &[S::Attempting], S::Accepted),
@@ -35,6 +35,7 @@ const LISTED: [(u8, T, &[S], S); 18] = [
     (16, T::Cancel, &[S::Admitted, S::Queued, S::Deferred], S::Cancelled),
     (18, T::Release, &[S::Quarantined], S::Queued),
     (18, T::Discard, &[S::Quarantined], S::Cancelled),
+    (19, T::Quarantine, &[S::Admitted, S::Queued, S::Deferred], S::Quarantined),
 ];
 
 const KEY: OperationKey = OperationKey(7);
@@ -56,7 +57,7 @@ fn of_all_pairs_of_state_and_transition_only_the_listed_ones_are_legal() {
             legal += u32::from(expected.is_ok());
         }
     }
-    assert_eq!(legal, 22);
+    assert_eq!(legal, 25);
     assert_eq!(T::ALL.len(), LISTED.len());
     assert!(LISTED.iter().all(|row| T::ALL.contains(&row.1)));
 }

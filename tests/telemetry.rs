@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mailweir::engine::operation::QuarantineCause;
 use mailweir::engine::{
     Constraint, Cost, Event, Lane, OperationKey, Ratio, Scope, ScopeKind, Subject, Timestamp, TripReason, Unit, Wall,
 };
@@ -134,6 +135,8 @@ fn operation_events() -> Vec<Event> {
     vec![
         deferred(Wall::Cooldown, NINE),
         deferred(Wall::Hold, Timestamp::NEVER),
+        Event::OperationQuarantined { key: OperationKey(7), lane: Lane::Foreground, cause: QuarantineCause::Poison },
+        Event::OperationReleased { key: OperationKey(7), lane: Lane::Foreground },
         Event::ResumePlanned {
             scope: mailbox(),
             count: 240,

@@ -4,9 +4,9 @@ use super::desk::Who;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
-use super::question::{Drained, OrderAnswer, Question};
+use super::question::{Drained, Question};
+use crate::engine::Timestamp;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
-use crate::engine::{OperationKey, OperationState, Timestamp};
 
 impl MailboxActor {
     pub(super) fn on_question(&mut self, question: Question) {
@@ -27,7 +27,7 @@ impl MailboxActor {
                     drop(answer.send(Box::new(engine.snapshot(self.now))));
                 }
             }
-            Question::Cancel { key, answer } => drop(self.cancel(key).map(|done| answer.send(done))),
+            Question::Order(order) => self.on_order(*order),
             Question::Subscribe { record, answer } => drop(answer.send(self.ticket_of(&record))),
             Question::Command { input, answer } => {
                 if self.command(input) {
@@ -42,23 +42,15 @@ impl MailboxActor {
                 let _ = answer.send(());
             }
             #[cfg(feature = "test-util")]
+            Question::Poison { id, answer } => {
+                self.poison = Some(id);
+                let _ = answer.send(());
+            }
+            #[cfg(feature = "test-util")]
             Question::Die { answer } => {
                 let _ = answer.send(());
                 panic!("a test asked for this actor's end");
             }
-        }
-    }
-
-    /// `None` when there is no engine to cancel it, or none any more: the next one would send it.
-    fn cancel(&mut self, key: OperationKey) -> Option<Option<OrderAnswer>> {
-        self.engine.as_ref()?;
-        if self.desk.get(key).is_none() {
-            return Some(None);
-        }
-        self.step(Input::Cancel { key });
-        match self.desk.get(key) {
-            None => Some(Some(OrderAnswer::Done { state: OperationState::Cancelled })),
-            Some(_) => self.engine.as_ref()?.state(key).map(|state| Some(OrderAnswer::Requested { state })),
         }
     }
 

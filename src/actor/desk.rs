@@ -185,6 +185,10 @@ impl Desk {
             waiting.tell(outcome);
         }
         if !matches!(outcome, Outcome::Unknown) {
+            if matches!(entry.flight, Flight::Airborne(_)) {
+                // Whoever ended it did not wait for the attempt, and nobody will know it when it lands.
+                self.airborne = self.airborne.saturating_sub(1);
+            }
             self.entries.remove(&key);
         }
     }

@@ -27,6 +27,7 @@ impl MailboxActor {
         match reply {
             Reply::Shared(input) => self.on_shared(input),
             Reply::Finished { key, attempt, answer } => self.on_finished(key, attempt, answer),
+            Reply::Crashed { key, attempt } => self.on_crashed(key, attempt),
             Reply::Settled { key, answer } => self.on_settled(key, answer),
             Reply::Abandoned { key } => {
                 let mailbox = Arc::clone(self.seat.id());
@@ -55,30 +56,45 @@ impl MailboxActor {
     }
 
     fn on_finished(&mut self, key: OperationKey, attempt: u32, answer: Answer) {
-        // An answer to an attempt that is not under way is one too many.
-        if self.desk.land(key, attempt).is_none() {
-            return;
+        if self.lands(key, attempt, &answer.verdict) {
+            self.step(Input::Finished { key, answer });
+            self.desk.pay_unknown(key);
         }
-        self.count_drained(&answer);
-        if let Some(drain) = self.drain.as_mut().filter(|_| answer.verdict == Verdict::Unknown) {
-            drain.unknown.push(key);
+    }
+
+    /// The transport panicked on it, so nobody knows what was sent.
+    fn on_crashed(&mut self, key: OperationKey, attempt: u32) {
+        if self.lands(key, attempt, &Verdict::Unknown) {
+            let crashes = self.world.crashes.count(Some(key));
+            self.step(Input::Crashed { key, crashes });
+            self.desk.pay_unknown(key);
         }
-        self.step(Input::Finished { key, answer });
-        self.desk.pay_unknown(key);
+    }
+
+    /// Takes note of the attempt's end; an answer to one that is not under way is one too many.
+    fn lands(&mut self, key: OperationKey, attempt: u32, verdict: &Verdict) -> bool {
+        let lands = self.desk.land(key, attempt).is_some();
+        if lands {
+            self.count_drained(verdict);
+            if let Some(drain) = self.drain.as_mut().filter(|_| *verdict == Verdict::Unknown) {
+                drain.unknown.push(key);
+            }
+        }
+        lands
     }
 
     fn on_settled(&mut self, key: OperationKey, answer: Answer) {
         if self.desk.land(key, 0).is_none() {
             return;
         }
-        self.count_drained(&answer);
+        self.count_drained(&answer.verdict);
         self.step(Input::Finished { key, answer });
         self.desk.remove(key);
     }
 
-    fn count_drained(&mut self, answer: &Answer) {
+    fn count_drained(&mut self, verdict: &Verdict) {
         if let Some(drain) = &mut self.drain {
-            match answer.verdict {
+            match verdict {
                 Verdict::Accepted => drain.so_far.accepted += 1,
                 Verdict::Unknown => drain.so_far.unknown += 1,
                 _ => {}

@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 
 use super::callers::{CallerCharge, Fate};
 use super::entrance::Handed;
-use super::lookup::Lookups;
+use super::lookup::{Lookup, Lookups};
+use super::orders::PersonOrder;
 use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record};
 use crate::engine::{Lane, Operation, OperationKey, Timestamp};
@@ -238,18 +239,27 @@ impl Journal {
 
     /// Has the row of an operation read, after whatever is to be written now.
     pub(crate) fn look_up(&mut self, id: Arc<str>, waiting: Vec<oneshot::Sender<Outcome>>) {
-        self.lookups.entry(id).or_default().extend(waiting);
+        self.lookups.entry(id).or_default().waiting.extend(waiting);
     }
 
     /// How many wait for the row of an operation.
     pub(crate) fn looking_up(&self, id: &str) -> usize {
-        self.lookups.get(id).map_or(0, Vec::len)
+        self.lookups.get(id).map_or(0, |lookup| lookup.waiting.len())
+    }
+
+    /// The same for what is ordered about an operation.
+    pub(crate) fn look_up_for(&mut self, order: PersonOrder) {
+        self.lookups.entry(Arc::clone(&order.id)).or_default().orders.push(order);
     }
 
     /// Has them read again in a while.
     pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
         self.retry_at.get_or_insert(now.after(RECORD_RETRY));
-        lookups.into_iter().for_each(|(id, waiting)| self.look_up(id, waiting));
+        for (id, Lookup { waiting, orders }) in lookups {
+            let lookup = self.lookups.entry(id).or_default();
+            lookup.waiting.extend(waiting);
+            lookup.orders.extend(orders);
+        }
     }
 
     fn take_notes(&mut self) -> Option<Arc<[NoteChange]>> {

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::desk::{Entry, Who};
 use super::mailbox::MailboxActor;
+use super::orders::PersonOrder;
 use super::past;
 use super::ticket::Ticket;
 use crate::engine::mailbox::{Input, Outcome};
@@ -19,8 +20,16 @@ use crate::store::{OperationRecord, StoreError};
 /// Those who wait for the outcome of an operation.
 type Waiting = Vec<oneshot::Sender<Outcome>>;
 
-/// Ids of operations whose rows are to be read, one entry each however many ask, and those who wait.
-pub(crate) type Lookups = BTreeMap<Arc<str>, Waiting>;
+/// Why a row is read.
+#[derive(Debug, Default)]
+pub(crate) struct Lookup {
+    pub(crate) waiting: Waiting,
+    /// What persons order about the operation, in the order in which it came.
+    pub(crate) orders: Vec<PersonOrder>,
+}
+
+/// Ids of operations whose rows are to be read, one entry each however many ask.
+pub(crate) type Lookups = BTreeMap<Arc<str>, Lookup>;
 
 fn tell(waiting: Waiting, outcome: &Outcome) {
     waiting.into_iter().for_each(|listener| drop(listener.send(outcome.clone())));
@@ -43,10 +52,10 @@ impl MailboxActor {
     pub(super) fn on_found(&mut self, lookups: Lookups, answer: Result<Vec<Option<OperationRecord>>, StoreError>) {
         match answer {
             Ok(found) => {
-                for (waiting, record) in lookups.into_values().zip(found) {
+                for (lookup, record) in lookups.into_values().zip(found) {
                     // Without a row there is nothing to tell: dropping the senders says so.
                     if let Some(record) = record {
-                        self.tell_or_adopt(waiting, &record);
+                        self.on_row(lookup, &record);
                     }
                 }
             }
@@ -58,6 +67,15 @@ impl MailboxActor {
                     self.hold_for_store();
                 }
             }
+        }
+    }
+
+    fn on_row(&mut self, lookup: Lookup, record: &OperationRecord) {
+        if !lookup.waiting.is_empty() {
+            self.tell_or_adopt(lookup.waiting, record);
+        }
+        for order in lookup.orders {
+            self.order_stored(order, record);
         }
     }
 

@@ -4,6 +4,7 @@
 //! in order, writes what they produced in one store call, and arms one timer. Between reading and writing engine
 //! state nothing is awaited, so no second turn can come in between. No rule about limits lives here.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::desk::Desk;
 use super::entrance::TurnedAway;
 use super::ingress::{Appetite, Rest, Turn};
 use super::journal::{Flush, Journal};
+use super::orders::Given;
 use super::outlet::Job;
 use super::question::Drained;
 use super::reply::Reply;
@@ -28,7 +30,7 @@ use super::world::World;
 use crate::engine::mailbox::{Effect, Input, Mailbox};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::shared;
-use crate::engine::{OperationKey, Timestamp};
+use crate::engine::{OperationKey, OperationState, Timestamp};
 use crate::store::Recovery;
 
 /// What an actor starts from.
@@ -78,6 +80,10 @@ pub(crate) struct MailboxActor {
     pub(super) recover_at: Option<Timestamp>,
     /// What came for the engine while there was none.
     pub(super) postponed: Vec<Reply>,
+    /// Persons' orders that have not led to a record yet.
+    pub(super) given: BTreeMap<OperationKey, Given>,
+    /// Where the last record moved its operation.
+    pub(super) moved: Option<OperationState>,
     /// The instant of the running turn.
     pub(super) now: Timestamp,
     pub(super) jobs: Vec<Job>,
@@ -93,6 +99,9 @@ pub(crate) struct MailboxActor {
     /// Engine steps that are to panic.
     #[cfg(feature = "test-util")]
     pub(super) sabotaged: u32,
+    /// The operation about which every engine step is to panic.
+    #[cfg(feature = "test-util")]
+    pub(super) poison: Option<Arc<str>>,
 }
 
 /// A drain under way.
@@ -123,6 +132,8 @@ impl MailboxActor {
             recover_when_written: false,
             recover_at: None,
             postponed: Vec::new(),
+            given: BTreeMap::new(),
+            moved: None,
             jobs: Vec::new(),
             to_shared: Vec::new(),
             effects: Vec::new(),
@@ -134,25 +145,25 @@ impl MailboxActor {
             departed: false,
             #[cfg(feature = "test-util")]
             sabotaged: 0,
+            #[cfg(feature = "test-util")]
+            poison: None,
         }
     }
 
     /// Hands one input to the engine and performs what follows from it.
     pub(super) fn step(&mut self, input: Input) {
         let now = self.now;
-        self.guarded(|engine| engine.handle(now, input));
+        let about = input.key();
+        self.guarded(about, |engine| engine.handle(now, input));
     }
 
-    /// Runs the engine where a panic of it ends here, and performs its effects.
-    pub(super) fn guarded(&mut self, call: impl FnOnce(&mut Mailbox)) {
+    /// Runs the engine where a panic of it ends here, and performs its effects. A panic is put down to the operation
+    /// that the engine was dealing with, or to the one that the call is `about`.
+    pub(super) fn guarded(&mut self, about: Option<OperationKey>, call: impl FnOnce(&mut Mailbox)) {
+        #[cfg(feature = "test-util")]
+        let sabotaged = self.engine.is_some() && self.is_sabotaged(about);
         let Some(engine) = &mut self.engine else { return };
         let mut effects = std::mem::take(&mut self.effects);
-        #[cfg(feature = "test-util")]
-        let sabotaged = self.sabotaged > 0;
-        #[cfg(feature = "test-util")]
-        {
-            self.sabotaged = self.sabotaged.saturating_sub(1);
-        }
         let run = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(feature = "test-util")]
             assert!(!sabotaged, "a test asked for this panic");
@@ -163,12 +174,23 @@ impl MailboxActor {
         }));
         if run.is_err() {
             // What the engine had decided before still holds; what it holds now cannot be trusted.
-            self.engine = None;
+            let culprit = self.engine.take().and_then(|engine| engine.at_work()).or(about);
+            self.world.crashes.count(culprit);
         }
         for effect in effects.drain(..) {
             self.perform(effect);
         }
         self.effects = effects;
+    }
+
+    /// Whether a test wants this step to panic.
+    #[cfg(feature = "test-util")]
+    fn is_sabotaged(&mut self, about: Option<OperationKey>) -> bool {
+        let id = about.and_then(|key| self.desk.id(key));
+        let poisoned = id.is_some() && id == self.poison.as_ref();
+        let sabotaged = self.sabotaged > 0;
+        self.sabotaged = self.sabotaged.saturating_sub(1);
+        poisoned || sabotaged
     }
 
     fn take_turn(&mut self) -> Rest {

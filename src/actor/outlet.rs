@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::seat::Seat;
 use super::world::World;
 use crate::engine::{Answer, OperationKey, Sent, Timestamp, Verdict};
-use crate::telemetry::AttemptLabel;
+use crate::telemetry::{AttemptLabel, EventKind};
 use crate::transport::Attempt;
 
 /// One thing to do with the transport.
@@ -119,8 +119,19 @@ struct Flight {
 }
 
 impl Flight {
-    fn land(self, world: &World, answer: Answer) {
-        world.reply(&self.seat, Reply::Finished { key: self.key, attempt: self.number, answer });
+    /// Brings the attempt's end home. Whatever kept the transport from telling, a byte may have left before it.
+    fn land(self, world: &World, answer: Result<Answer, Lost>) {
+        let (key, attempt) = (self.key, self.number);
+        let reply = match answer {
+            Ok(answer) => Reply::Finished { key, attempt, answer },
+            Err(Lost::TimedOut) => Reply::Finished { key, attempt, answer: Verdict::Unknown.into() },
+            Err(Lost::Panicked) => {
+                let mailbox = Arc::clone(self.seat.id());
+                world.reporter.report(world.clock.now(), EventKind::TransportPanicked { mailbox });
+                Reply::Crashed { key, attempt }
+            }
+        };
+        world.reply(&self.seat, reply);
     }
 }
 
@@ -164,9 +175,9 @@ fn send_one(world: &Arc<World>, flight: Flight, attempt: Attempt) -> impl Future
         let span = span(&world, &attempt);
         let call = async { world.transport.send(attempt).await };
         let answer = bounded(timeout, call).instrument(span.clone()).await;
-        let answer = answer.unwrap_or_else(|lost| world.lost(&flight.seat, lost == Lost::Panicked));
-        if answer.verdict != Verdict::Accepted {
-            world.reporter.telemetry().mark_failed(&span, answer.verdict.as_str());
+        let verdict = answer.as_ref().map_or(&Verdict::Unknown, |answer| &answer.verdict);
+        if *verdict != Verdict::Accepted {
+            world.reporter.telemetry().mark_failed(&span, verdict.as_str());
         }
         flight.land(&world, answer);
     }
@@ -187,12 +198,12 @@ async fn send_several(world: Arc<World>, several: Vec<(Flight, Attempt)>) {
     let timeout = several.iter().map(|(_, attempt)| attempt.timeout).min().unwrap_or_default();
     let (flights, attempts): (Vec<Flight>, Vec<Attempt>) = several.into_iter().unzip();
     let answers = bounded(timeout, async { world.transport.send_many(attempts).await }).await;
-    let panicked = answers.as_ref().err() == Some(&Lost::Panicked);
+    // A transport that answers fewer items than it was given leaves the rest unknown. One that panics on a batch does
+    // not say on which of them: each is suspected.
+    let missing = answers.as_ref().err().copied().unwrap_or(Lost::TimedOut);
     let mut answers = answers.unwrap_or_default().into_iter();
     for flight in flights {
-        // A transport that answers fewer items than it was given leaves the rest unknown.
-        let answer = answers.next().unwrap_or_else(|| world.lost(&flight.seat, panicked));
-        flight.land(&world, answer);
+        flight.land(&world, answers.next().ok_or(missing));
     }
 }
 

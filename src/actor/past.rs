@@ -34,6 +34,7 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
         next_at: record.next_at,
         rows: record.rows,
         changed_at: record.changed_at,
+        crashes: 0,
     }
 }
 

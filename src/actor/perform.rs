@@ -36,7 +36,10 @@ impl MailboxActor {
             Effect::Grant { key } => self.grant(key),
             Effect::Reconcile { key } => self.reconcile(key),
             Effect::Record(record) if self.is_permit(record.key) => self.note_permit(&record),
-            Effect::Record(record) => self.journal.record(record),
+            Effect::Record(mut record) => {
+                self.sign(&mut record);
+                self.journal.record(record);
+            }
             Effect::Remember(memory) => {
                 let scope = Scope::Mailbox(Arc::clone(self.seat.id()));
                 self.journal.note(kept::breaker(self.now, &scope, memory));
@@ -103,6 +106,7 @@ impl MailboxActor {
     }
 
     fn conclude(&mut self, key: OperationKey, outcome: Outcome) {
+        self.world.crashes.concluded(key, &outcome);
         match self.desk.get_mut(key) {
             Some(entry) if !entry.is_operation() => {
                 let Some(Who::Permit(reply)) = self.desk.remove(key).map(|entry| entry.who) else { return };
@@ -123,7 +127,10 @@ impl MailboxActor {
 
     fn tell(&self, event: &Event) {
         let operation_id = match event {
-            Event::OperationDeferred { key, .. } | Event::AttemptFinished { key, .. } => self.desk.id(*key),
+            Event::OperationDeferred { key, .. }
+            | Event::OperationQuarantined { key, .. }
+            | Event::OperationReleased { key, .. }
+            | Event::AttemptFinished { key, .. } => self.desk.id(*key),
             _ => None,
         };
         let lane = match event {

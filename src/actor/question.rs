@@ -1,7 +1,10 @@
 //! What people and programs ask one mailbox's actor.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
+use super::orders::PersonOrder;
 use super::ticket::Ticket;
 use crate::engine::mailbox::{Input, MailboxFacts, Snapshot};
 use crate::engine::{Constraint, OperationKey, OperationState};
@@ -16,8 +19,8 @@ pub(crate) enum Question {
     Facts { answer: oneshot::Sender<MailboxFacts> },
     /// How does it stand, for a plan?
     Snapshot { answer: oneshot::Sender<Box<Snapshot>> },
-    /// Stop this operation. `None`: it is not here any more.
-    Cancel { key: OperationKey, answer: oneshot::Sender<Option<OrderAnswer>> },
+    /// A person's word on one operation.
+    Order(Box<PersonOrder>),
     /// Let me know how this operation ends.
     Subscribe { record: Box<OperationRecord>, answer: oneshot::Sender<Ticket> },
     /// An operator's word for the engine.
@@ -26,6 +29,9 @@ pub(crate) enum Question {
     Drain { answer: oneshot::Sender<Drained> },
     /// How far has the draining come?
     Remaining { answer: oneshot::Sender<Drained> },
+    /// Panic at every engine step about this operation.
+    #[cfg(feature = "test-util")]
+    Poison { id: Arc<str>, answer: oneshot::Sender<()> },
     /// Panic at the next engine step.
     #[cfg(feature = "test-util")]
     Panic { answer: oneshot::Sender<()> },

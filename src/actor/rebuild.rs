@@ -20,10 +20,10 @@ use super::reply::Reply;
 use super::restarts::Verdict;
 use super::shared::SharedItem;
 use crate::config::OnPanic;
-use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox};
+use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox, RestoredOperation};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::{Recovery, StoreError};
+use crate::store::{OperationRecord, Recovery, StoreError};
 use crate::telemetry::EventKind;
 
 /// Pause before the store is asked again.
@@ -67,14 +67,17 @@ impl MailboxActor {
                 self.desk.insert(record.key, Entry::recovered(record));
             }
         }
-        let operations = recovery.operations.iter().map(past::restored).collect();
+        let crashes = &self.world.crashes;
+        let restored =
+            |record: &OperationRecord| RestoredOperation { crashes: crashes.of(record.key), ..past::restored(record) };
+        let operations = recovery.operations.iter().map(restored).collect();
         let charges = kept::charges(&recovery, self.horizon());
         let attempts: Vec<_> = charges.map(|record| past::attempt(&record)).collect();
         self.restore_admissions(&recovery);
         self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy)));
         if let Some((_, memory)) = kept::breakers(&recovery.notes).next() {
             let now = self.now;
-            self.guarded(|engine| engine.restore_breaker(now, memory));
+            self.guarded(None, |engine| engine.restore_breaker(now, memory));
         }
         if let Some(until) = self.world.trips.of_mailbox(self.seat.id(), self.now) {
             self.step(Input::Trip { until });
@@ -83,7 +86,8 @@ impl MailboxActor {
             self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
         }
         let now = self.now;
-        self.guarded(|engine| engine.restore(now, operations, &attempts));
+        self.guarded(None, |engine| engine.restore(now, operations, &attempts));
+        self.give_again();
     }
 
     /// Keys of an earlier life, and of this one where they are here already.

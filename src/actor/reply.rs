@@ -11,6 +11,8 @@ pub(crate) enum Reply {
     Shared(Input),
     /// An attempt ended.
     Finished { key: OperationKey, attempt: u32, answer: Answer },
+    /// The transport panicked on an attempt.
+    Crashed { key: OperationKey, attempt: u32 },
     /// A permit was settled.
     Settled { key: OperationKey, answer: Answer },
     /// A permit was dropped unsettled.
@@ -28,6 +30,13 @@ pub(crate) enum Reply {
 impl Reply {
     /// Whether it tells how something ended that the engine has to hear of.
     pub(crate) const fn needs_engine(&self) -> bool {
-        matches!(self, Self::Finished { .. } | Self::Settled { .. } | Self::Abandoned { .. } | Self::Resolved { .. })
+        matches!(
+            self,
+            Self::Finished { .. }
+                | Self::Crashed { .. }
+                | Self::Settled { .. }
+                | Self::Abandoned { .. }
+                | Self::Resolved { .. }
+        )
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
 use super::callers::CallerBook;
+use super::crashes::Crashes;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
 use super::outlet::Outlet;
@@ -23,7 +24,7 @@ use super::supervisor::Errand;
 use crate::clock::Clock;
 use crate::config;
 use crate::engine::mailbox::AskShared;
-use crate::engine::{Answer, Event, OperationKey, Timestamp, Verdict};
+use crate::engine::{Event, OperationKey, Timestamp};
 use crate::store::{KeySecret, Recovery, Store};
 use crate::telemetry::{Context, EventKind, Redaction, SchedulerEvent, Telemetry};
 use crate::transport::Transport;
@@ -44,6 +45,7 @@ pub(crate) struct World {
     /// Under which admission keys are hashed.
     pub(crate) secret: KeySecret,
     pub(crate) outlet: Outlet,
+    pub(crate) crashes: Crashes,
     pub(crate) shared: Inbox<SharedItem>,
     pub(crate) supervisor: Inbox<Errand>,
     pub(crate) stop: CancellationToken,
@@ -84,6 +86,7 @@ impl World {
             host,
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
+            crashes: Crashes::default(),
             holds,
             callers: Arc::default(),
             trips,
@@ -144,15 +147,6 @@ impl World {
         if rung == Rung::Dead {
             self.supervisor.push(Errand::Died(Arc::clone(seat)));
         }
-    }
-
-    /// The answer for an attempt on which the transport said nothing.
-    pub(crate) fn lost(&self, seat: &Seat, panicked: bool) -> Answer {
-        if panicked {
-            let kind = EventKind::TransportPanicked { mailbox: Arc::clone(seat.id()) };
-            self.reporter.report(self.clock.now(), kind);
-        }
-        Verdict::Unknown.into()
     }
 }
 

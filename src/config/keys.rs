@@ -130,6 +130,7 @@ fn retry() -> Vec<Key<RetryPolicy>> {
         ]),
         horizon: Span(Duration::ZERO, 30 * DAY),
         unknown_max: Span(MINUTE, 30 * DAY),
+        crashes_max: at_least_one(1_000),
     ]
 }
 

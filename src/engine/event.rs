@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::constraint::{Constraint, Wall};
 use super::cost::Cost;
 use super::lane::Lane;
-use super::operation::OperationKey;
+use super::operation::{OperationKey, QuarantineCause};
 use super::ratio::Ratio;
 use super::scope::Scope;
 use super::time::Timestamp;
@@ -103,6 +103,22 @@ pub enum Event {
         constraint: Constraint,
         /// Until when.
         until: Timestamp,
+    },
+    /// An operation was set aside for a person.
+    OperationQuarantined {
+        /// Which.
+        key: OperationKey,
+        /// Its lane.
+        lane: Lane,
+        /// Why.
+        cause: QuarantineCause,
+    },
+    /// A person let it go on.
+    OperationReleased {
+        /// Which.
+        key: OperationKey,
+        /// Its lane.
+        lane: Lane,
     },
     /// Background reached its share while foreground wants the rest.
     BackgroundCapped {

@@ -30,7 +30,7 @@ pub use cost::{Cost, Unit};
 pub use event::{Event, TripReason};
 pub use lane::Lane;
 pub use limit::{Limit, WindowKind};
-pub use operation::{Operation, OperationKey, OperationState};
+pub use operation::{Operation, OperationKey, OperationState, Resolution};
 pub use ratio::Ratio;
 pub use scope::{Scope, ScopeKind};
 pub use time::Timestamp;

@@ -277,6 +277,9 @@ pub struct RetryPolicy {
     pub horizon: Duration,
     /// An unknown is given up after this.
     pub unknown_max: Duration,
+    /// An operation that crashed its worker this often is set aside: once may be chance, and each time its mailbox
+    /// stands still (algorithms 5, transition 12).
+    pub crashes_max: NonZeroU32,
 }
 
 impl Default for RetryPolicy {
@@ -290,6 +293,7 @@ impl Default for RetryPolicy {
             duplicates: DuplicatePolicy::AtMostOnce,
             horizon: Duration::ZERO,
             unknown_max: Duration::from_secs(1_800),
+            crashes_max: NonZeroU32::new(3).expect("3 is not zero"),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::ConfigError;
+use crate::engine::mailbox::Refusal;
 use crate::store::StoreError;
-use crate::submission::InvalidSubmission;
+use crate::submission::{self, InvalidSubmission};
 
 /// Why the scheduler did not start.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,9 @@ pub enum AskError {
         /// Which.
         mailbox: Arc<str>,
     },
+    /// The operation cannot be released as things are. It stays quarantined.
+    #[error("it cannot be released: {}", describe(.0))]
+    Refused(Refusal),
     /// The store did not answer.
     #[error("the store did not answer")]
     Store(#[source] StoreError),
@@ -93,11 +97,21 @@ impl AskError {
         match self {
             Self::Busy { .. } | Self::NotNow { .. } => true,
             Self::Store(source) => source.is_retryable(),
+            Self::Refused(refusal) => matches!(refusal, Refusal::QueueFull { .. } | Refusal::WaitTooLong { .. }),
             Self::NoOperation { .. }
             | Self::UnknownMailbox { .. }
             | Self::Invalid(_)
             | Self::Config(_)
             | Self::ShuttingDown => false,
         }
+    }
+}
+
+fn describe(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::DeadlineTooEarly { .. } => {
+            "its deadline has passed, or comes before it could be sent; give it a new one (Order::deadline)".to_owned()
+        }
+        other => submission::describe(other),
     }
 }

@@ -48,7 +48,10 @@ mod mint;
 mod order;
 mod permits;
 mod plan;
+#[cfg(feature = "test-util")]
+mod sabotage;
 mod shutdown;
+mod single;
 mod steer;
 
 pub use crate::actor::{

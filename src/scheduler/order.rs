@@ -26,6 +26,7 @@ pub struct Order {
     pub(super) reason: Arc<str>,
     pub(super) by: Option<Arc<str>>,
     pub(super) expires_in: Option<Duration>,
+    pub(super) deadline: Option<Duration>,
 }
 
 /// What an order has a use for, beside reason and name.
@@ -35,13 +36,15 @@ pub(super) enum Takes {
     Nothing,
     /// It is in force for a while.
     Expiry,
+    /// It gives an operation time.
+    Deadline,
 }
 
 impl Order {
     /// An order with its reason: one line of at most [`REASON_BYTES_MAX`] bytes.
     #[must_use]
     pub fn new(reason: impl Into<Arc<str>>) -> Self {
-        Self { reason: reason.into(), by: None, expires_in: None }
+        Self { reason: reason.into(), by: None, expires_in: None, deadline: None }
     }
 
     /// Who orders it: one line of at most [`LABEL_BYTES_MAX`] bytes.
@@ -59,13 +62,22 @@ impl Order {
         self
     }
 
+    /// A new deadline of the operation, counted from now, for a release. Other orders refuse it.
+    #[must_use]
+    pub const fn deadline(mut self, span: Duration) -> Self {
+        self.deadline = Some(span);
+        self
+    }
+
     /// Whether it can be given as it is.
     pub(super) fn judge(&self, takes: Takes) -> Result<(), AskError> {
         let by = self.by.as_ref().map_or(Ok(()), |by| submission::id("by", by, LABEL_BYTES_MAX));
         submission::id("reason", &self.reason, REASON_BYTES_MAX).and(by).map_err(AskError::Invalid)?;
-        if self.expires_in.is_some() && takes != Takes::Expiry {
-            return Err(AskError::Invalid(InvalidSubmission::Useless { field: "expires_in" }));
+        let expiry = (self.expires_in.is_some() && takes != Takes::Expiry).then_some("expires_in");
+        let deadline = (self.deadline.is_some() && takes != Takes::Deadline).then_some("deadline");
+        match expiry.or(deadline) {
+            Some(field) => Err(AskError::Invalid(InvalidSubmission::Useless { field })),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

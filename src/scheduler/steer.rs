@@ -12,7 +12,7 @@ use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
 use crate::actor::{
-    Full, HoldFacts, HoldScope, NOTES_MAX, OrderAnswer, Question, Settings, SharedItem, TooMany, TripFacts, breaker_key,
+    Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts, breaker_key,
 };
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
@@ -22,26 +22,6 @@ use crate::store::{Note, NoteChange, NoteKey};
 use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
-    /// Stops an operation. One whose attempt is live stops when that has ended, unless it was accepted.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    ///
-    /// # Cancel safety
-    /// Once the operation was found the order stands, whether or not its answer is waited for.
-    pub async fn cancel(&self, id: &str, order: Order) -> Result<OrderAnswer, AskError> {
-        order.judge(Takes::Nothing)?;
-        let record = self.known(id).await?;
-        if record.state.is_final() {
-            return Ok(OrderAnswer::TooLate { state: record.state });
-        }
-        let key = record.key;
-        match self.ask(&record.mailbox, |answer| Question::Cancel { key, answer }).await? {
-            Some(answer) => Ok(answer),
-            None => Ok(OrderAnswer::TooLate { state: self.known(id).await?.state }),
-        }
-    }
-
     /// Holds a scope: nothing more of it is sent until it is resumed or the hold ends. A later hold of the same scope
     /// replaces an earlier one. [`SchedulerHandle::holds`] shows it with its reason.
     ///
@@ -204,55 +184,6 @@ impl SchedulerHandle {
         // A mailbox that is not live any more, or not yet again, starts with the new policy.
         drop(join_all(told).await);
         Ok(())
-    }
-
-    /// Makes the mailbox's next engine step panic.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    ///
-    /// # Cancel safety
-    /// The order stands once it is given.
-    #[cfg(feature = "test-util")]
-    pub async fn sabotage(&self, mailbox: impl Into<Arc<str>>) -> Result<(), AskError> {
-        self.ask(&mailbox.into(), |answer| Question::Panic { answer }).await
-    }
-
-    /// Makes the mailbox's actor panic outside its engine.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    ///
-    /// # Cancel safety
-    /// The order stands once it is given.
-    #[cfg(feature = "test-util")]
-    pub async fn sabotage_actor(&self, mailbox: impl Into<Arc<str>>) -> Result<(), AskError> {
-        self.ask(&mailbox.into(), |answer| Question::Die { answer }).await
-    }
-
-    /// Makes the actor of the shared scopes panic outside its engine.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    #[cfg(feature = "test-util")]
-    pub fn sabotage_shared_actor(&self) -> Result<(), AskError> {
-        self.world.shared.ask(SharedItem::Die).map_err(|Full| SHARED_BUSY)
-    }
-
-    /// Makes the next step of the shared scopes' engine panic.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    #[cfg(feature = "test-util")]
-    pub fn sabotage_shared(&self) -> Result<(), AskError> {
-        self.world.shared.ask(SharedItem::Panic).map_err(|Full| SHARED_BUSY)
-    }
-
-    /// How often a timer woke an actor since the start.
-    #[cfg(feature = "test-util")]
-    #[must_use]
-    pub fn timer_wakes(&self) -> u64 {
-        self.world.wakes()
     }
 
     fn expiry(&self, order: &Order) -> Timestamp {

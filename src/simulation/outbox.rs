@@ -143,7 +143,14 @@ impl World {
                 let mut operation = self.operation(OperationKey(place as u64 + 1), traced);
                 operation.attempts = row.attempts;
                 let (state, next_at, rows, changed_at) = (row.state, row.next_at, row.rows, row.changed_at);
-                operations[traced.mailbox].push(RestoredOperation { operation, state, next_at, rows, changed_at });
+                operations[traced.mailbox].push(RestoredOperation {
+                    operation,
+                    state,
+                    next_at,
+                    rows,
+                    changed_at,
+                    crashes: 0,
+                });
             }
         }
         let mut attempts: Vec<Vec<PastAttempt>> = vec![Vec::new(); self.names.len()];

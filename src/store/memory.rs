@@ -2,8 +2,8 @@
 //!
 //! It keeps the promises of [`Store`] within one process: idempotent by id, attempt rows before sends, one state at a
 //! time. Its futures are ready at their first poll, so the scheduler never leaves its thread for it. What it cannot do
-//! is survive a crash. Final operations are kept up to a bound and then forgotten, oldest first: their ids can be used
-//! again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
+//! is survive a crash. Operations that are over are kept up to a bound and then forgotten, oldest first: their ids can be
+//! used again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
@@ -14,16 +14,16 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::kept::Kept;
 use super::note::NoteChange;
-use super::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
+use super::rules::{ClaimRule, RecordRule, Seen, impossible, is_over, taken_key};
 use super::{
     AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::operation::{KeyMap, Transition};
+use crate::engine::operation::{KeyMap, OrderWords, Transition};
 use crate::engine::{Cost, OperationKey, OperationState, Timestamp};
 
-/// Operations that are not final, at most, unless said otherwise.
+/// Operations that are live or quarantined, at most, unless said otherwise.
 const LIVE_MAX: usize = 2_000_000;
 /// Final operations kept, unless said otherwise.
 const FINAL_MAX: usize = 200_000;
@@ -184,12 +184,8 @@ impl Rows {
             RecordRule::Apply => row.apply(record),
         }
         self.moved(before, record.state);
-        match (before.is_final(), record.state.is_final()) {
-            (false, true) => self.retire(record.key, record.state),
-            (true, false) => self.finals.retain(|key| *key != record.key),
-            // A person has discarded it.
-            (true, true) => self.strip(record.key),
-            (false, false) => {}
+        if is_over(record.state) && !is_over(before) {
+            self.retire(record.key);
         }
         Ok(())
     }
@@ -201,9 +197,9 @@ impl Rows {
     }
 
     /// Takes a final operation's email off it, and forgets the oldest final one above the bound.
-    fn retire(&mut self, key: OperationKey, state: OperationState) {
-        if state != OperationState::Quarantined {
-            self.strip(key);
+    fn retire(&mut self, key: OperationKey) {
+        if let Some(row) = self.by_key.get_mut(&key) {
+            row.email = None;
         }
         self.finals.push_back(key);
         while self.finals.len() > self.final_max {
@@ -211,12 +207,6 @@ impl Rows {
             self.by_id.remove(&row.record.id);
             let slot = slot(row.record.state);
             self.counts[slot] = self.counts[slot].saturating_sub(1);
-        }
-    }
-
-    fn strip(&mut self, key: OperationKey) {
-        if let Some(row) = self.by_key.get_mut(&key) {
-            row.email = None;
         }
     }
 
@@ -270,8 +260,8 @@ impl Row {
             match (record.transition, self.attempts.last_mut()) {
                 (Transition::Void, _) => drop(self.attempts.pop()),
                 // It is not known to have ended: its charge counts from its claim.
-                (Transition::Lose, _) | (_, None) => {}
-                (_, Some(tried)) => tried.finished_at = Some(record.at),
+                (_, Some(tried)) if record.transition.ends_attempt() => tried.finished_at = Some(record.at),
+                _ => {}
             }
         }
         self.record.state = record.state;
@@ -281,6 +271,10 @@ impl Row {
         self.record.last_status = record.status.or(self.record.last_status);
         if record.provider_id.is_some() {
             self.record.provider_id.clone_from(&record.provider_id);
+        }
+        if let Some(order) = &record.order {
+            self.record.deadline = order.deadline.unwrap_or(self.record.deadline);
+            self.record.order = Some(Arc::new(OrderWords { deadline: None, ..OrderWords::clone(order) }));
         }
     }
 }

@@ -33,6 +33,7 @@ use futures::future::BoxFuture;
 
 use crate::email::Email;
 use crate::engine::mailbox::Record;
+use crate::engine::operation::OrderWords;
 use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
 
 /// An operation to be stored.
@@ -89,6 +90,7 @@ impl NewOperation {
             rows: 0,
             last_status: None,
             provider_id: None,
+            order: None,
         }
     }
 }
@@ -154,6 +156,9 @@ pub struct OperationRecord {
     pub last_status: Option<u16>,
     /// The provider's id, where it gave one.
     pub provider_id: Option<String>,
+    /// What the person said who last moved it: cancelled, set aside, released or settled it. A deadline given with it
+    /// is the operation's own.
+    pub order: Option<Arc<OrderWords>>,
 }
 
 /// An attempt that budgets are rebuilt from.
@@ -286,7 +291,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// returns. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Records transitions, in order. Shared, because the scheduler keeps the batch to write it again if it fails.
+    /// Records transitions, in order. A record with a person's order replaces the row's, and its deadline if the order
+    /// gives one. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// What to send for an operation that is not final; `None` when there is no such operation.

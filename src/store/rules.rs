@@ -93,3 +93,8 @@ pub(super) fn taken_key(key: OperationKey) -> StoreError {
         reason: format!("operation {}: its key belongs to an operation with another id", key.0),
     }
 }
+
+/// Whether nobody will send it any more. A quarantined one may be released.
+pub(super) const fn is_over(state: OperationState) -> bool {
+    state.is_final() && !matches!(state, OperationState::Quarantined)
+}

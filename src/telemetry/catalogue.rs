@@ -27,6 +27,8 @@ const BREAKER_HALF_OPENED: &str = "breaker.scope.half_opened";
 const BREAKER_CLOSED: &str = "breaker.scope.closed";
 const RESERVATION_DENIED: &str = "budget.reservation.denied";
 const OPERATION_DEFERRED: &str = "operation.send.deferred";
+const OPERATION_QUARANTINED: &str = "operation.send.quarantined";
+const OPERATION_RELEASED: &str = "operation.send.released";
 const BACKGROUND_CAPPED: &str = "lane.background.capped";
 const QUEUE_FULL: &str = "lane.queue.full";
 const RESUME_PLANNED: &str = "resume.wave.planned";
@@ -54,6 +56,8 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::BreakerClosed { .. } => BREAKER_CLOSED,
         EventKind::ReservationDenied { .. } => RESERVATION_DENIED,
         EventKind::OperationDeferred { .. } => OPERATION_DEFERRED,
+        EventKind::OperationQuarantined { .. } => OPERATION_QUARANTINED,
+        EventKind::OperationReleased { .. } => OPERATION_RELEASED,
         EventKind::BackgroundCapped { .. } => BACKGROUND_CAPPED,
         EventKind::QueueFull { .. } => QUEUE_FULL,
         EventKind::ResumePlanned { .. } => RESUME_PLANNED,
@@ -82,11 +86,13 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
         | EventKind::QueueFull { .. }
+        | EventKind::OperationQuarantined { .. }
         | EventKind::PermitAbandoned { .. }
         | EventKind::StoreDegraded { .. } => Level::Warn,
         EventKind::AttemptFinished { outcome, .. } if is_unknown(outcome) => Level::Warn,
         EventKind::BreakerHalfOpened { .. }
         | EventKind::BreakerClosed { .. }
+        | EventKind::OperationReleased { .. }
         | EventKind::ResumePlanned { .. }
         | EventKind::ResumeFinished { .. }
         | EventKind::StoreRecovered { .. }
@@ -110,7 +116,10 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::QueueFull { .. }
         | EventKind::ResumePlanned { .. }
         | EventKind::ResumeFinished { .. } => flow(kind, redaction),
-        EventKind::OperationDeferred { .. } | EventKind::AttemptFinished { .. } => operation(kind, redaction),
+        EventKind::OperationDeferred { .. }
+        | EventKind::OperationQuarantined { .. }
+        | EventKind::OperationReleased { .. }
+        | EventKind::AttemptFinished { .. } => operation(kind, redaction),
         EventKind::StoreDegraded { .. }
         | EventKind::StoreRecovered { .. }
         | EventKind::StoreContradicted { .. }
@@ -223,6 +232,23 @@ fn operation(kind: &EventKind, redaction: Redaction) {
                 until = %Rfc3339(*until),
             },
             "operation deferred"
+        ),
+        EventKind::OperationQuarantined { operation_id, mailbox, lane, reason } => warn!(
+            name: OPERATION_QUARANTINED, target: OPERATION, {
+                operation.id = operation_id.as_deref(),
+                mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
+                %lane,
+                reason = reason.as_str(),
+            },
+            "operation quarantined"
+        ),
+        EventKind::OperationReleased { operation_id, mailbox, lane } => info!(
+            name: OPERATION_RELEASED, target: OPERATION, {
+                operation.id = operation_id.as_deref(),
+                mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
+                %lane,
+            },
+            "operation released"
         ),
         EventKind::AttemptFinished { operation_id, mailbox, lane, outcome, status, attempt, waited } => {
             // The level is part of a call site, so the two levels of this event need one each.

@@ -26,6 +26,10 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
             let (constraint, until) = (constraint.wall, system_time(until));
             EventKind::OperationDeferred { operation_id, mailbox, lane, constraint, until }
         }
+        Event::OperationQuarantined { key: _, lane, cause } => {
+            EventKind::OperationQuarantined { operation_id, mailbox, lane, reason: cause }
+        }
+        Event::OperationReleased { key: _, lane } => EventKind::OperationReleased { operation_id, mailbox, lane },
         Event::BackgroundCapped { scope, share, depth } => {
             EventKind::BackgroundCapped { scope, share, depth, oldest_age }
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::{catalogue, instant};
+use crate::engine::operation::QuarantineCause;
 use crate::engine::{Lane, Scope, Subject, TripReason, Wall};
 
 /// How loud an event is.
@@ -135,6 +136,28 @@ pub enum EventKind {
         /// Until when.
         #[serde(serialize_with = "instant::serialize_option")]
         until: Option<SystemTime>,
+    },
+    /// An operation was set aside for a person.
+    #[serde(rename = "operation.send.quarantined")]
+    OperationQuarantined {
+        /// Which.
+        operation_id: Option<Arc<str>>,
+        /// Its mailbox.
+        mailbox: Option<Arc<str>>,
+        /// Its lane.
+        lane: Lane,
+        /// Why.
+        reason: QuarantineCause,
+    },
+    /// A person let it go on.
+    #[serde(rename = "operation.send.released")]
+    OperationReleased {
+        /// Which.
+        operation_id: Option<Arc<str>>,
+        /// Its mailbox.
+        mailbox: Option<Arc<str>>,
+        /// Its lane.
+        lane: Lane,
     },
     /// Background reached its share while foreground wants the rest.
     #[serde(rename = "lane.background.capped")]

@@ -14,6 +14,8 @@ mod orders;
 mod outcomes;
 mod panics;
 mod permits;
+mod persons;
+mod poison;
 mod refusing;
 #[cfg(feature = "sqlite")]
 mod restarts;

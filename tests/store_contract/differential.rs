@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mailweir::engine::mailbox::Record;
-use mailweir::engine::operation::Transition;
+use mailweir::engine::operation::{OrderWords, Transition};
 use mailweir::engine::{Lane, OperationKey, OperationState};
 use mailweir::store::{
     Claim, Inserted, MemoryStore, NewOperation, Note, NoteChange, NoteKey, NoteKind, OperationQuery, SqliteStore,
@@ -81,10 +81,14 @@ fn changes() -> impl Strategy<Value = NoteChange> {
 }
 
 fn records() -> impl Strategy<Value = Record> {
-    let facts = (0..3_u32, select(vec![None, Some(202), Some(429)]), select(vec![None, Some("request")]));
+    let order = OrderWords { reason: "a look".into(), by: Some("kim".into()), deadline: None };
+    let later = OrderWords { by: None, deadline: Some(at(5_000)), ..order.clone() };
+    let order = select(vec![None, Some(Arc::new(order)), Some(Arc::new(later))]);
+    let facts = (0..3_u32, select(vec![None, Some(202), Some(429)]), select(vec![None, Some("request")]), order);
     (KEYS, select(Transition::ALL.to_vec()), 0..10_u64, facts).prop_map(
-        |(key, transition, second, (attempts, status, provider_id))| Record {
+        |(key, transition, second, (attempts, status, provider_id, order))| Record {
             attempts,
+            order,
             status,
             provider_id: provider_id.map(Into::into),
             ..record(key, transition, second)

@@ -1,9 +1,11 @@
 //! The life of an operation, one record at a time.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::mailbox::Record;
-use mailweir::engine::operation::Transition as T;
+use mailweir::engine::operation::{OrderWords, Transition as T};
 use mailweir::engine::{OperationKey, OperationState as S};
 use mailweir::store::StoreError;
 
@@ -176,6 +178,33 @@ pub(crate) fn status_and_provider_id_stay_until_there_are_newer_ones(given: &Giv
         let end = found(store, 1).await;
         assert_eq!((end.last_status, end.provider_id.as_deref()), (Some(202), Some("request-9")));
         assert_eq!(end.key, OperationKey(1));
+    }
+    .boxed()
+}
+
+pub(crate) fn what_a_person_said_stands_in_the_row_until_the_next_one_says_something(
+    given: &Given,
+) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        insert(store, 1).await;
+        let order = |reason: &str, by: Option<&str>, deadline| {
+            Some(Arc::new(OrderWords { reason: reason.into(), by: by.map(Into::into), deadline }))
+        };
+        let aside = Record { order: order("a look", Some("kim"), None), ..record(1, T::Quarantine, 5) };
+        store.record([aside].into()).await.unwrap();
+        let before = found(store, 1).await;
+        assert_eq!((before.state, before.order), (S::Quarantined, order("a look", Some("kim"), None)));
+        assert!(store.email(OperationKey(1)).await.unwrap().is_some(), "it may be sent yet");
+        let released = Record { order: order("go on", None, Some(at(9_000))), ..record(1, T::Release, 6) };
+        store.record([released.clone()].into()).await.unwrap();
+        store.record([released].into()).await.unwrap();
+        let after = found(store, 1).await;
+        assert_eq!((after.state, after.order.clone()), (S::Queued, order("go on", None, None)));
+        assert_eq!((before.deadline == after.deadline, after.deadline), (false, at(9_000)));
+        claimed(store, 1, 1, 7).await;
+        recorded(store, 1, T::Accept, 8).await;
+        assert_eq!(found(store, 1).await.order, after.order, "whoever let it go on is still told");
     }
     .boxed()
 }

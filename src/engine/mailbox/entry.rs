@@ -38,7 +38,7 @@ pub(super) struct Entry {
     pub(super) lane: Lane,
     pub(super) kind: OperationKind,
     pub(super) state: OperationState,
-    pub(super) cancel: CancelRequest,
+    pub(super) wish: Wish,
 }
 
 /// What only some operations have.
@@ -72,11 +72,12 @@ impl More {
     };
 }
 
-/// Whether somebody asked for the operation to be stopped while its attempt was live.
+/// What somebody asked for while the operation's attempt was live: done when that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CancelRequest {
-    No,
-    Requested,
+pub(super) enum Wish {
+    Nothing,
+    Cancel,
+    Quarantine,
 }
 
 /// Where an operation stands between two inputs. Finer than its durable state.
@@ -158,7 +159,7 @@ impl Entry {
             lane: operation.lane,
             kind: operation.kind,
             state: if delayed { OperationState::Admitted } else { OperationState::Queued },
-            cancel: CancelRequest::No,
+            wish: Wish::Nothing,
         };
         if !entry.pack(&operation.cost) {
             entry.more_mut().cost = Some(operation.cost);

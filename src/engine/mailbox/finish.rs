@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::entry::{CancelRequest, Shared, Step};
+use super::entry::{Shared, Step, Wish};
 use super::table::End;
 use super::{AskShared, Effect, Mailbox, Outcome};
 use crate::engine::budget::Blame;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
-use crate::engine::operation::{OperationKey, OperationKind, OperationState, Transition};
+use crate::engine::operation::{OperationKey, OperationKind, OperationState, QuarantineCause, Transition};
 use crate::engine::policy::DuplicatePolicy;
 use crate::engine::retry::backoff;
 use crate::engine::scope::ScopeKind;
@@ -182,8 +182,8 @@ impl Mailbox {
     /// A live operation goes on: at `at`, or from the head of its lane.
     pub(super) fn again(&mut self, now: Timestamp, key: OperationKey, at: Option<Timestamp>) {
         let Some(entry) = self.table.get(key) else { return };
-        if entry.cancel == CancelRequest::Requested {
-            self.end_cancelled(now, key);
+        if entry.wish != Wish::Nothing {
+            self.grant_wish(now, key);
         } else if entry.deadline <= now || self.never_fits(&entry.cost()) {
             self.exhaust(now, key, Transition::Exhaust);
         } else if let Some(at) = at.filter(|at| *at > now) {
@@ -214,6 +214,26 @@ impl Mailbox {
         entry.apply(transition);
         let outcome = Outcome::Exhausted { attempts: entry.attempts(), throttled: entry.more().throttled };
         self.end(now, key, transition, outcome);
+    }
+
+    /// An attempt crashed its worker. Once is an unknown like any other; an operation that does so again and again is
+    /// set aside before it takes its mailbox along.
+    pub(super) fn crashed(&mut self, now: Timestamp, key: OperationKey, crashes: u32) {
+        let Some(entry) = self.table.get(key) else { return };
+        match entry.step {
+            Step::Attempting { sent_at, shared } if self.is_poison(crashes) => {
+                let answer = Verdict::Unknown.into();
+                self.settle(now, key, sent_at, shared, &answer);
+                self.report(key, sent_at, &answer);
+                self.set_aside(now, key, QuarantineCause::Poison);
+            }
+            _ => self.finished(now, key, Verdict::Unknown.into()),
+        }
+    }
+
+    /// Whether an operation that crashed its worker this often is not to be touched any more.
+    pub(super) fn is_poison(&self, crashes: u32) -> bool {
+        crashes >= self.policy.retry.crashes_max.get()
     }
 
     pub(super) fn deadline_passed(&mut self, now: Timestamp, key: OperationKey) {

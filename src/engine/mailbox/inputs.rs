@@ -1,6 +1,6 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
-use super::entry::{CancelRequest, Shared, Step};
+use super::entry::{Shared, Step, Wish};
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::budget::Grant;
@@ -23,7 +23,12 @@ impl Mailbox {
             Input::ClaimFailed { key, transient } => self.claim_failed(now, key, transient),
             Input::Finished { key, answer } => self.finished(now, key, answer),
             Input::Resolved { key, accepted } => self.resolved(now, key, accepted),
-            Input::Cancel { key } => self.cancel(now, key),
+            Input::Crashed { key, crashes } => self.crashed(now, key, crashes),
+            Input::Cancel { key } => self.stop(now, key, Wish::Cancel),
+            Input::Quarantine { key } => self.stop(now, key, Wish::Quarantine),
+            Input::Ruled { key, resolution } => self.ruled(now, key, resolution),
+            Input::Release(restored) => self.release(now, *restored),
+            Input::Discard(restored) => self.discard(now, *restored),
             Input::Hold(hold) => self.hold(now, hold),
             Input::Resume(target) => self.resume(now, &target),
             Input::Trip { until } => {
@@ -152,7 +157,7 @@ impl Mailbox {
     /// Everything is charged: write that down. Only then is anything sent, or a permit handed over.
     pub(super) fn claim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        if entry.cancel == CancelRequest::Requested || entry.deadline <= now {
+        if entry.wish != Wish::Nothing || entry.deadline <= now {
             self.unclaim(now, key, shared);
             self.again(now, key, None);
             return;
@@ -169,7 +174,7 @@ impl Mailbox {
     fn claimed(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Claiming { shared } = entry.step else { return };
-        let unwanted = entry.cancel == CancelRequest::Requested || entry.deadline <= now;
+        let unwanted = entry.wish != Wish::Nothing || entry.deadline <= now;
         if unwanted || self.budget.shut_until(now).is_some() {
             // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
             self.void(now, key, shared, now);
@@ -287,6 +292,7 @@ impl Mailbox {
             attempts: entry.attempts(),
             status: entry.status(),
             provider_id: None,
+            order: None,
         }));
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::RestoredOperation;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
-use crate::engine::operation::{Operation, OperationKey, OperationState, Transition};
+use crate::engine::operation::{Operation, OperationKey, OperationState, OrderWords, Resolution, Transition};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::Scope;
 use crate::engine::time::Timestamp;
@@ -62,11 +63,34 @@ pub enum Input {
         /// Whether the provider has it.
         accepted: bool,
     },
+    /// An attempt on this operation crashed its worker; what was sent is not known.
+    Crashed {
+        /// Whose.
+        key: OperationKey,
+        /// How often this operation has done so, this time included.
+        crashes: u32,
+    },
     /// Stop this operation; one whose attempt is live stops when that has ended.
     Cancel {
         /// Which.
         key: OperationKey,
     },
+    /// Set this operation aside for a person; one whose attempt is live when that has ended.
+    Quarantine {
+        /// Which.
+        key: OperationKey,
+    },
+    /// A person says what became of an unknown.
+    Ruled {
+        /// Of which.
+        key: OperationKey,
+        /// What.
+        resolution: Resolution,
+    },
+    /// A person lets a quarantined operation go on, with the same key; it may be attempted once at least.
+    Release(Box<RestoredOperation>),
+    /// A person has a quarantined operation never be sent.
+    Discard(Box<RestoredOperation>),
     /// An operator stops something.
     Hold(Hold),
     /// An operator lifts a hold.
@@ -82,6 +106,34 @@ pub enum Input {
     Reconfigure(Arc<MailboxPolicy>),
     /// A deadline that [`Mailbox::poll_deadline`](super::Mailbox::poll_deadline) named has come.
     Wake,
+}
+
+impl Input {
+    /// The one operation that it is about.
+    #[must_use]
+    pub fn key(&self) -> Option<OperationKey> {
+        Some(match self {
+            Self::Enqueue(operation) => operation.key,
+            Self::Release(restored) | Self::Discard(restored) => restored.operation.key,
+            Self::Granted { key }
+            | Self::Waiting { key, .. }
+            | Self::Claimed { key }
+            | Self::ClaimFailed { key, .. }
+            | Self::Finished { key, .. }
+            | Self::Resolved { key, .. }
+            | Self::Crashed { key, .. }
+            | Self::Cancel { key }
+            | Self::Quarantine { key }
+            | Self::Ruled { key, .. } => *key,
+            Self::AskShared(_)
+            | Self::Hold(_)
+            | Self::Resume(_)
+            | Self::Trip { .. }
+            | Self::CloseBreaker
+            | Self::Reconfigure(_)
+            | Self::Wake => return None,
+        })
+    }
 }
 
 /// Whether a send needs the shared scopes' word.
@@ -211,6 +263,8 @@ pub struct Record {
     pub status: Option<u16>,
     /// The provider's id, where it gave one.
     pub provider_id: Option<String>,
+    /// What a person said who ordered it. The engine leaves it to the shell, which knows.
+    pub order: Option<Arc<OrderWords>>,
 }
 
 /// What a ticket answers with.

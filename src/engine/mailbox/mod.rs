@@ -70,6 +70,8 @@ pub struct Mailbox {
     full: [bool; 2],
     /// The last wait that was told, so that one wait is one event.
     told: Option<(OperationKey, Wall)>,
+    /// The operation that is being dealt with: whose fault a panic is.
+    at_work: Option<OperationKey>,
 }
 
 /// A wait at the shared scopes. While it lasts, nothing of the same tenant and lane overtakes it here.
@@ -97,6 +99,7 @@ impl Mailbox {
             pump_at: Timestamp::NEVER,
             full: [false, false],
             told: None,
+            at_work: None,
         }
     }
 
@@ -104,11 +107,13 @@ impl Mailbox {
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         self.now = self.now.max(now);
         let now = self.now;
+        self.at_work = input.key();
         self.take(now, input);
         self.sweep(now);
         self.plan_wave(now);
         self.pump(now);
         self.remember(now);
+        self.at_work = None;
         self.tell_events();
         // A deadline that is not ahead would have the shell come back for ever.
         debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");
@@ -119,6 +124,12 @@ impl Mailbox {
         if !self.events.is_empty() {
             self.effects.extend(self.events.drain(..).map(Effect::Event));
         }
+    }
+
+    /// The operation that was being dealt with when the engine panicked. `None` otherwise, and where it was none.
+    #[must_use]
+    pub const fn at_work(&self) -> Option<OperationKey> {
+        self.at_work
     }
 
     /// The next effect to perform; `None` when the input has been worked off.

@@ -41,9 +41,11 @@ impl Mailbox {
             return;
         }
         while let Some(key) = self.table.pop_deadline(now) {
+            self.at_work = Some(key);
             self.deadline_passed(now, key);
         }
         while let Some(key) = self.table.pop_due(now) {
+            self.at_work = Some(key);
             match self.table.get(key).map(|entry| (entry.step, entry.state)) {
                 // What is only admitted is new to its lane; what was there before goes first again.
                 Some((Step::Delayed { .. }, OperationState::Admitted)) => self.ready(now, key, End::Tail),
@@ -52,6 +54,7 @@ impl Mailbox {
                 _ => {}
             }
         }
+        self.at_work = None;
     }
 
     pub(super) fn pump(&mut self, now: Timestamp) {
@@ -162,6 +165,7 @@ impl Mailbox {
 
     /// Charges the mailbox's own budget, then goes the way of the other scopes.
     fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant, policy: &MailboxPolicy) {
+        self.at_work = Some(key);
         let Some(entry) = self.table.take(key, Step::Reserving) else { return };
         let (lane, cost) = (entry.lane, entry.cost());
         if cfg!(debug_assertions) {

@@ -9,7 +9,7 @@ use super::table::End;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
-use crate::engine::operation::{Operation, OperationState, Transition};
+use crate::engine::operation::{Operation, OperationState, QuarantineCause, Transition};
 use crate::engine::time::Timestamp;
 
 /// A live operation as the outbox has it.
@@ -25,6 +25,8 @@ pub struct RestoredOperation {
     pub rows: u32,
     /// When its state last changed.
     pub changed_at: Timestamp,
+    /// How often it crashed its worker, as far as that is known.
+    pub crashes: u32,
 }
 
 /// An attempt as the log has it.
@@ -65,8 +67,10 @@ impl Mailbox {
         let mut operations = operations;
         operations.sort_unstable_by_key(|restored| restored.operation.key);
         for restored in operations {
+            self.at_work = Some(restored.operation.key);
             self.restore_one(now, restored);
         }
+        self.at_work = None;
         self.end_hopeless(now);
         self.sweep(now);
         self.pump(now);
@@ -83,6 +87,9 @@ impl Mailbox {
         self.table.insert(&restored.operation);
         if let Some(entry) = self.table.get_mut(key) {
             (entry.state, entry.rows) = (restored.state, restored.rows);
+        }
+        if self.is_poison(restored.crashes) {
+            return self.set_aside(now, key, QuarantineCause::Poison);
         }
         match restored.state {
             OperationState::Attempting => {

@@ -111,6 +111,7 @@ impl Mailbox {
             pump_at: self.pump_at,
             full: self.full,
             told: None,
+            at_work: None,
         }
     }
 

@@ -1,9 +1,11 @@
-//! What operators and callers ask for: cancel, hold, resume.
+//! What operators and callers ask for: cancel, set aside, release, hold, resume.
 
-use super::entry::{CancelRequest, Entry, Step};
-use super::table::Table;
-use super::{Hold, HoldTarget, Mailbox, Outcome};
-use crate::engine::operation::{OperationKey, OperationKind, OperationState};
+use super::entry::{Entry, Step, Wish};
+use super::table::{End, Table};
+use super::{Effect, Hold, HoldTarget, Mailbox, Outcome, RestoredOperation};
+use crate::engine::event::Event;
+use crate::engine::operation::{OperationKey, OperationKind, OperationState, QuarantineCause, Resolution, Transition};
+use crate::engine::policy::DuplicatePolicy;
 use crate::engine::time::Timestamp;
 
 impl HoldTarget {
@@ -20,26 +22,118 @@ impl HoldTarget {
 }
 
 impl Mailbox {
-    pub(super) fn cancel(&mut self, now: Timestamp, key: OperationKey) {
+    /// Takes an operation out, one way or the other. The latest wish counts.
+    pub(super) fn stop(&mut self, now: Timestamp, key: OperationKey, wish: Wish) {
         let Some(entry) = self.table.get_mut(key) else { return };
         match entry.step {
             Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting => {
                 if entry.kind == OperationKind::Permit {
                     self.end_permit(key);
                 } else {
-                    self.end_cancelled(now, key);
+                    entry.wish = wish;
+                    self.grant_wish(now, key);
                 }
             }
             Step::Reserving => {
                 self.unreserve(now, key);
                 self.table.delay(key, Step::Held);
-                self.cancel(now, key);
+                self.stop(now, key, wish);
             }
+            // Nobody has to wait any longer for what became of it: a person will see to it.
+            Step::Unknown { .. } if wish == Wish::Quarantine => self.set_aside(now, key, QuarantineCause::Operator),
             // Never directly (transition 17): applied when the attempt has ended.
             Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
-                entry.cancel = CancelRequest::Requested;
+                entry.wish = wish;
             }
         }
+    }
+
+    /// Does what was asked for while the attempt was live. False: nothing was.
+    pub(super) fn grant_wish(&mut self, now: Timestamp, key: OperationKey) -> bool {
+        match self.table.get(key).map_or(Wish::Nothing, |entry| entry.wish) {
+            Wish::Nothing => return false,
+            Wish::Cancel => self.end_cancelled(now, key),
+            Wish::Quarantine => self.set_aside(now, key, QuarantineCause::Operator),
+        }
+        true
+    }
+
+    /// Sets an operation aside for a person, by the transition that leads there from its state.
+    pub(super) fn set_aside(&mut self, now: Timestamp, key: OperationKey, cause: QuarantineCause) {
+        if self.table.get(key).is_some_and(|entry| entry.step == Step::Waiting) {
+            self.give_back_shared(key);
+        }
+        let Some(entry) = self.table.get_mut(key) else { return };
+        let transition = match entry.state {
+            OperationState::Attempting => Transition::Poison,
+            OperationState::Unknown => Transition::GiveUp,
+            _ => Transition::Quarantine,
+        };
+        entry.apply(transition);
+        let lane = entry.lane;
+        self.tell_of(Event::OperationQuarantined { key, lane, cause });
+        self.end(now, key, transition, Outcome::Quarantined);
+    }
+
+    /// Tells at once: after the outcome, the shell no longer knows whose operation it was.
+    fn tell_of(&mut self, event: Event) {
+        self.events.push(event);
+        self.tell_events();
+    }
+
+    /// A person's word on an unknown needs no second look; whether it may be repeated is the policy's all the same.
+    pub(super) fn ruled(&mut self, now: Timestamp, key: OperationKey, resolution: Resolution) {
+        if !self.table.get(key).is_some_and(|entry| matches!(entry.step, Step::Unknown { .. })) {
+            return;
+        }
+        match (resolution, self.policy.retry.duplicates) {
+            (Resolution::Accepted, _) => self.resolved(now, key, true),
+            (Resolution::Absent, DuplicatePolicy::AtLeastOnce) => {
+                self.table.unqueue(key);
+                self.repeat(now, key);
+            }
+            (Resolution::Absent, DuplicatePolicy::AtMostOnce) => self.set_aside(now, key, QuarantineCause::Operator),
+        }
+    }
+
+    /// Back into its lane, behind what waits there. Ask [`Mailbox::check`] before.
+    pub(super) fn release(&mut self, now: Timestamp, restored: RestoredOperation) {
+        let attempts_max = self.policy.retry.attempts_max.get();
+        let mut restored = restored;
+        restored.operation.attempts = restored.operation.attempts.min(attempts_max.saturating_sub(1));
+        let (lane, not_before) = (restored.operation.lane, restored.operation.not_before);
+        let Some(key) = self.take_up(&restored) else { return };
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.apply(Transition::Release);
+        }
+        self.record(now, key, Transition::Release, (not_before > now).then_some(not_before));
+        self.tell_of(Event::OperationReleased { key, lane });
+        if not_before > now {
+            self.table.delay(key, Step::Delayed { due_at: not_before });
+        } else {
+            self.ready(now, key, End::Tail);
+        }
+    }
+
+    pub(super) fn discard(&mut self, now: Timestamp, restored: RestoredOperation) {
+        let Some(key) = self.take_up(&restored) else { return };
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.apply(Transition::Discard);
+        }
+        self.end(now, key, Transition::Discard, Outcome::Cancelled);
+    }
+
+    /// Takes a quarantined operation in again as it was; `None` when it is not one, or is here already.
+    fn take_up(&mut self, restored: &RestoredOperation) -> Option<OperationKey> {
+        let key = restored.operation.key;
+        if restored.state != OperationState::Quarantined || self.table.get(key).is_some() {
+            return None;
+        }
+        self.table.insert(&restored.operation);
+        if let Some(entry) = self.table.get_mut(key) {
+            (entry.state, entry.rows) = (restored.state, restored.rows);
+        }
+        Some(key)
     }
 
     fn end_permit(&mut self, key: OperationKey) {
@@ -47,7 +141,7 @@ impl Mailbox {
             self.give_back_shared(key);
         }
         self.table.remove(key);
-        self.effects.push_back(super::Effect::Outcome { key, outcome: Outcome::Cancelled });
+        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Cancelled });
     }
 
     pub(super) fn hold(&mut self, _now: Timestamp, hold: Hold) {

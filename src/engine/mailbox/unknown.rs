@@ -9,10 +9,10 @@
 //! has come: it may have waited in its lane until the provider has forgotten. Then it is unknown once more, and only a
 //! look-up or a person moves it on.
 
-use super::entry::{CancelRequest, Shared, Step};
+use super::entry::{Shared, Step, Wish};
 use super::{Effect, Mailbox, Outcome};
 use crate::engine::invariants::operation::repeat_is_deduplicated;
-use crate::engine::operation::{OperationKey, OperationState, Transition};
+use crate::engine::operation::{OperationKey, OperationState, QuarantineCause, Transition};
 use crate::engine::policy::{DuplicatePolicy, LOOK_UPS, clock_slack, look_up_gap};
 use crate::engine::retry::backoff;
 use crate::engine::time::Timestamp;
@@ -47,6 +47,9 @@ impl Mailbox {
         self.await_look_up(key, Step::unknown(now), now);
         let next = self.table.get(key).and_then(|entry| entry.step.due_at());
         self.record(now, key, Transition::Lose, next);
+        if self.table.get(key).is_some_and(|entry| entry.wish == Wish::Quarantine) {
+            self.set_aside(now, key, QuarantineCause::Operator);
+        }
     }
 
     /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
@@ -65,9 +68,7 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Unknown { since, due_at, looks, absent } = entry.step else { return };
         if now >= since.after(self.policy.retry.unknown_max) && usize::from(looks) >= 1 {
-            entry.apply(Transition::GiveUp);
-            self.end(now, key, Transition::GiveUp, Outcome::Quarantined);
-            return;
+            return self.set_aside(now, key, QuarantineCause::Unknown);
         }
         entry.more_mut().asked_at = Some(now);
         self.effects.push_back(Effect::Reconcile { key });
@@ -99,7 +100,7 @@ impl Mailbox {
     }
 
     /// Known absent: it may be sent again, with the same key and the same bytes.
-    fn repeat(&mut self, now: Timestamp, key: OperationKey) {
+    pub(super) fn repeat(&mut self, now: Timestamp, key: OperationKey) {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
         if let Some(more) = entry.if_more_mut() {
@@ -125,7 +126,7 @@ impl Mailbox {
     /// When an operation whose attempt was just lost may be sent again although nobody can say what became of it.
     fn blind_repeat_at(&self, now: Timestamp, key: OperationKey) -> Option<Timestamp> {
         let retry = &self.policy.retry;
-        let entry = self.table.get(key).filter(|entry| entry.cancel == CancelRequest::No)?;
+        let entry = self.table.get(key).filter(|entry| entry.wish == Wish::Nothing)?;
         let Step::Attempting { sent_at, .. } = entry.step else { return None };
         let attempts = Transition::Repeat.attempts_after(entry.attempts());
         // Until its deadline the lost attempt is live, and two at once are one too many (O2).

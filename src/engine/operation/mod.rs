@@ -2,11 +2,13 @@
 
 mod index;
 mod map;
+mod order;
 mod state;
 mod transition;
 
 use std::sync::Arc;
 
+pub use order::{OrderWords, QuarantineCause, Resolution};
 pub use state::OperationState;
 pub use transition::{Budget, IllegalTransition, Transition};
 

@@ -16,13 +16,14 @@
 //! | 9 | [`Find`](Transition::Find) | unknown | accepted | | keep |
 //! | 10 | [`Repeat`](Transition::Repeat) | unknown | deferred | moves | keep |
 //! | 11 | [`GiveUp`](Transition::GiveUp) | unknown | quarantined | | keep |
-//! | 12 | [`Reject`](Transition::Reject), [`Poison`](Transition::Poison) | attempting | rejected, quarantined | | keep requests |
+//! | 12 | [`Reject`](Transition::Reject), [`Poison`](Transition::Poison) | attempting | rejected, quarantined | | keep requests; after poison all |
 //! | 13 | [`Suspend`](Transition::Suspend) | attempting | deferred | | keep |
 //! | 14 | [`Exhaust`](Transition::Exhaust) | queued, deferred | exhausted | | |
 //! | 15 | [`Expire`](Transition::Expire) | unknown | exhausted | | |
 //! | 16 | [`Cancel`](Transition::Cancel) | admitted, queued, deferred | cancelled | | |
 //! | 17 | (cancelling an attempting or unknown operation is a wish, not a transition: 16 follows when it is neither) | | | | |
 //! | 18 | [`Release`](Transition::Release), [`Discard`](Transition::Discard) | quarantined | queued, cancelled | | |
+//! | 19 | [`Quarantine`](Transition::Quarantine) | admitted, queued, deferred | quarantined | | |
 //!
 //! Not promised: that a listed transition is *due*. Guards (epoch, deadline, dedupe window) are the caller's.
 
@@ -73,6 +74,8 @@ pub enum Transition {
     Release,
     /// 18: quarantined → cancelled.
     Discard,
+    /// 19: admitted, queued or deferred → quarantined: a person ordered it, or it crashed its worker too often.
+    Quarantine,
 }
 
 /// What a transition does to the reservation of the operation's attempt.
@@ -104,7 +107,7 @@ pub struct IllegalTransition {
 
 impl Transition {
     /// Every transition, by number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Enqueue,
         Self::Claim,
         Self::Accept,
@@ -123,6 +126,7 @@ impl Transition {
         Self::Cancel,
         Self::Release,
         Self::Discard,
+        Self::Quarantine,
     ];
 
     /// The state after this transition.
@@ -147,7 +151,7 @@ impl Transition {
             Self::Accept | Self::Throttle | Self::Retry | Self::Void | Self::Lose => &[Attempting],
             Self::Reject | Self::Poison | Self::Suspend => &[Attempting],
             Self::Find | Self::Repeat | Self::GiveUp | Self::Expire => &[Unknown],
-            Self::Cancel => &[Admitted, Queued, Deferred],
+            Self::Cancel | Self::Quarantine => &[Admitted, Queued, Deferred],
             Self::Release | Self::Discard => &[Quarantined],
         }
     }
@@ -161,7 +165,7 @@ impl Transition {
             Self::Accept | Self::Find => OperationState::Accepted,
             Self::Throttle | Self::Retry | Self::Repeat | Self::Suspend => OperationState::Deferred,
             Self::Lose => OperationState::Unknown,
-            Self::GiveUp | Self::Poison => OperationState::Quarantined,
+            Self::GiveUp | Self::Poison | Self::Quarantine => OperationState::Quarantined,
             Self::Reject => OperationState::Rejected,
             Self::Exhaust | Self::Expire => OperationState::Exhausted,
             Self::Cancel | Self::Discard => OperationState::Cancelled,
@@ -188,6 +192,7 @@ impl Transition {
             Self::Expire => 15,
             Self::Cancel => 16,
             Self::Release | Self::Discard => 18,
+            Self::Quarantine => 19,
         }
     }
 
@@ -206,11 +211,20 @@ impl Transition {
         match self {
             Self::Claim => Budget::Reserve,
             Self::Void => Budget::Release,
-            Self::Reject | Self::Poison => Budget::KeepRequests,
-            Self::Accept | Self::Throttle | Self::Retry | Self::Lose | Self::Suspend => Budget::Keep,
+            Self::Reject => Budget::KeepRequests,
+            // How far an attempt came on which its worker crashed, nobody knows.
+            Self::Accept | Self::Throttle | Self::Retry | Self::Lose | Self::Suspend | Self::Poison => Budget::Keep,
             Self::Find | Self::Repeat | Self::GiveUp => Budget::Keep,
-            Self::Enqueue | Self::Exhaust | Self::Expire | Self::Cancel | Self::Release | Self::Discard => Budget::None,
+            Self::Enqueue | Self::Exhaust | Self::Expire | Self::Cancel => Budget::None,
+            Self::Release | Self::Discard | Self::Quarantine => Budget::None,
         }
+    }
+
+    /// Whether the attempt that it ends is known to have ended. Where it is not, its charge counts as long as the
+    /// request could still arrive.
+    #[must_use]
+    pub const fn ends_attempt(self) -> bool {
+        !matches!(self, Self::Lose | Self::Poison)
     }
 
     /// The name in answers, events and the store.
@@ -235,6 +249,7 @@ impl Transition {
             Self::Cancel => "cancel",
             Self::Release => "release",
             Self::Discard => "discard",
+            Self::Quarantine => "quarantine",
         }
     }
 }

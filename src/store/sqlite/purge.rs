@@ -13,6 +13,7 @@ use super::options::{PayloadRetention, SqliteOptions};
 use super::row;
 use super::write::Writes;
 use crate::engine::{OperationState, Timestamp};
+use crate::store::rules::is_over;
 
 /// Rows forgotten per transaction, beside as many as it wrote.
 const SPARE: usize = 32;
@@ -72,7 +73,7 @@ impl<'c> Purge<'c> {
     }
 
     fn operations(&mut self, writes: &mut Writes<'c>, now: Timestamp, room: usize) -> Result<(), Fault> {
-        let over = OperationState::ALL.into_iter().filter(|state| super::write::is_over(*state));
+        let over = OperationState::ALL.into_iter().filter(|state| is_over(*state));
         let ended: u64 = over.map(|state| writes.tally.count(state)).sum();
         let mut surplus = ended.saturating_sub(self.ended_max);
         let cutoff = now.before(self.ended_for);

@@ -11,13 +11,14 @@ use rusqlite::{Connection, Row};
 use super::fault::Fault;
 use super::names::Names;
 use crate::email::Email;
+use crate::engine::operation::OrderWords;
 use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
 use crate::store::{AttemptRecord, OperationRecord};
 
 /// The columns of an operation in the order that [`operation`] reads.
 pub(super) const OPERATION: &str = "key, id, mailbox, tenant, campaign, lane, requests, recipients, \
     external_recipients, quota_units, bytes, state, submitted_at, not_before, deadline, changed_at, next_at, attempts, \
-    attempt_rows, last_status, provider_id";
+    attempt_rows, last_status, provider_id, order_reason, ordered_by";
 
 /// The columns of an attempt in the order that [`attempt`] reads.
 pub(super) const ATTEMPT: &str = "operation, number, mailbox, tenant, lane, requests, recipients, external_recipients, \
@@ -94,6 +95,11 @@ impl<'a, 'row> Columns<'a, 'row> {
         }
     }
 
+    fn order(&mut self) -> Result<Option<Arc<OrderWords>>, Fault> {
+        let (reason, by) = (self.text()?.map(Arc::from), self.text()?.map(Arc::from));
+        Ok(reason.map(|reason| Arc::new(OrderWords { reason, by, deadline: None })))
+    }
+
     fn key(&mut self) -> Result<OperationKey, Fault> {
         Ok(OperationKey(self.take::<i64>()?.unsigned_abs()))
     }
@@ -120,6 +126,7 @@ pub(super) fn operation(row: &Row<'_>, connection: &Connection, names: &mut Name
         rows: columns.take()?,
         last_status: columns.take()?,
         provider_id: columns.text()?.map(str::to_owned),
+        order: columns.order()?,
     })
 }
 

@@ -7,7 +7,7 @@
 //!
 //! | view | one row per | columns worth knowing |
 //! |---|---|---|
-//! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status` |
+//! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status, order_reason, ordered_by` |
 //! | `attempts` | attempt | `id, number, mailbox, lane, claimed_at, finished_at, ended` (how; empty: not known to have ended) |
 //! | `mailboxes` | mailbox | one count per state, `last_attempt_at` |
 //! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until` |
@@ -39,7 +39,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 2] = [V1, V2];
+const MIGRATIONS: [&str; 3] = [V1, V2, V3];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -197,6 +197,26 @@ SELECT n.name AS permit, m.text AS mailbox, body ->> '$.permit.lane' AS lane, bo
     strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.permit.claimed_at') / 1e6, 'unixepoch') AS granted_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.permit.finished_at') / 1e6, 'unixepoch') AS settled_at
 FROM note n JOIN name m ON m.nr = n.mailbox WHERE n.kind = 3;
+";
+
+/// What a person said who moved an operation: it stands in its row, and the view shows it.
+const V3: &str = "
+ALTER TABLE operation ADD COLUMN order_reason TEXT;
+ALTER TABLE operation ADD COLUMN ordered_by TEXT;
+DROP VIEW operations;
+CREATE VIEW operations AS
+SELECT o.key, o.id, m.text AS mailbox, iif(o.lane = 0, 'foreground', 'background') AS lane, t.text AS tenant,
+    o.campaign,
+    CASE o.state WHEN 0 THEN 'admitted' WHEN 1 THEN 'queued' WHEN 2 THEN 'attempting' WHEN 3 THEN 'deferred'
+        WHEN 4 THEN 'unknown' WHEN 5 THEN 'accepted' WHEN 6 THEN 'rejected' WHEN 7 THEN 'exhausted'
+        WHEN 8 THEN 'cancelled' ELSE 'quarantined' END AS state,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.submitted_at / 1e6, 'unixepoch') AS submitted_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.not_before / 1e6, 'unixepoch') AS not_before,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.deadline / 1e6, 'unixepoch') AS deadline,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.changed_at / 1e6, 'unixepoch') AS changed_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.next_at / 1e6, 'unixepoch') AS next_at,
+    o.attempts, o.last_status, o.provider_id, o.order_reason, o.ordered_by, o.requests, o.recipients, o.external_recipients, o.quota_units, o.bytes
+FROM operation o JOIN name m ON m.nr = o.mailbox LEFT JOIN name t ON t.nr = o.tenant;
 ";
 
 /// Brings the file from `version` to [`VERSION`].

@@ -14,9 +14,8 @@ use super::row;
 use super::tally::Tally;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::operation::Transition;
 use crate::engine::{OperationKey, OperationState, Timestamp};
-use crate::store::rules::{ClaimRule, RecordRule, Seen, impossible, taken_key};
+use crate::store::rules::{ClaimRule, RecordRule, Seen, impossible, is_over, taken_key};
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, StoreError};
 
 /// Keys end here: SQLite's integers have a sign.
@@ -38,6 +37,7 @@ pub(super) struct Writes<'c> {
     insert_attempt: Statement<'c>,
     payload: Statement<'c>,
     update: Statement<'c>,
+    order: Statement<'c>,
     end_attempt: Statement<'c>,
     drop_payload: Statement<'c>,
     keep_payload: Statement<'c>,
@@ -81,6 +81,10 @@ impl<'c> Writes<'c> {
             update: prepare(
                 "UPDATE operation SET state = ?2, changed_at = ?3, next_at = ?4, attempts = ?5,
                  last_status = coalesce(?6, last_status), provider_id = coalesce(?7, provider_id) WHERE key = ?1",
+            )?,
+            order: prepare(
+                "UPDATE operation SET order_reason = ?2, ordered_by = ?3, deadline = coalesce(?4, deadline)
+                 WHERE key = ?1",
             )?,
             end_attempt: prepare(
                 "UPDATE attempt SET finished_at = ?3, ended = ?4, status = ?5 WHERE operation = ?1 AND number = ?2",
@@ -276,7 +280,7 @@ impl<'c> Writes<'c> {
         let (key, at, from) = (row::number(record.key.0), row::stamp(record.at), found.seen.state);
         if from == OperationState::Attempting {
             // A lost attempt is not known to have ended: its charge counts from its claim.
-            let finished = (record.transition != Transition::Lose).then_some(at);
+            let finished = record.transition.ends_attempt().then_some(at);
             let how = record.transition.as_str();
             self.end_attempt.execute((key, found.seen.rows, finished, how, record.status))?;
         }
@@ -289,6 +293,9 @@ impl<'c> Writes<'c> {
             record.status,
             record.provider_id.as_deref(),
         ))?;
+        if let Some(order) = &record.order {
+            self.order.execute((key, &*order.reason, order.by.as_deref(), order.deadline.map(row::stamp)))?;
+        }
         self.tally.moved(found.mailbox, from, record.state);
         self.latest = self.latest.max(record.at);
         if is_over(record.state) {
@@ -301,9 +308,4 @@ impl<'c> Writes<'c> {
         }
         Ok(())
     }
-}
-
-/// Whether nobody will send it any more. A quarantined one may be released.
-pub(super) const fn is_over(state: OperationState) -> bool {
-    state.is_final() && !matches!(state, OperationState::Quarantined)
 }

@@ -137,6 +137,7 @@ fn an_unknown_is_looked_up_after_a_downtime_before_it_is_given_up() {
             next_at: None,
             rows: 1,
             changed_at: T0,
+            crashes: 0,
         };
         rig.now = at(minutes_down * 60);
         rig.mailbox.restore(rig.now, vec![restored], &[]);

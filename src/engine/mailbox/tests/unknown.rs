@@ -174,6 +174,7 @@ fn after_a_restart_what_waits_after_an_attempt_counts_as_sent_when_it_was_submit
         next_at: None,
         rows,
         changed_at: T0,
+        crashes: 0,
     };
     for (policy, rows, sent) in [
         (blind(5 * MINUTE, 60 * MINUTE), 1, false),

@@ -1,0 +1,172 @@
+//! What a person orders about one operation: cancel, set aside, release, settle.
+//!
+//! The engine knows the operation while it is live, and there the order goes straight. One that has come to an end is
+//! in the store alone. Whoever gave the order has read its row, but a row is old as soon as it is read, so it is read
+//! once more, behind every record that this actor has written, and that row decides.
+//!
+//! What an order says goes into the store with the record of what it did. An order that has to wait for the end of an
+//! attempt is kept here meanwhile, and given again to an engine that is rebuilt; a restart of the process forgets it.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::desk::{Entry, Flight};
+use super::mailbox::MailboxActor;
+use super::past;
+use super::question::OrderAnswer;
+use crate::engine::mailbox::{Input, Record, Refusal};
+use crate::engine::operation::{OrderWords, Resolution, Transition};
+use crate::engine::{OperationKey, OperationState};
+use crate::store::OperationRecord;
+
+/// An order about one operation.
+#[derive(Debug)]
+pub(crate) struct PersonOrder {
+    pub(crate) id: Arc<str>,
+    pub(crate) key: OperationKey,
+    pub(crate) word: Word,
+    pub(crate) note: Arc<OrderWords>,
+    /// Dropped unanswered, there is no engine that could obey.
+    pub(crate) answer: oneshot::Sender<Result<OrderAnswer, Refusal>>,
+}
+
+/// What is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Cancel,
+    Quarantine,
+    Release,
+    Resolve(Resolution),
+}
+
+/// An order that was given to the engine and whose record has not come yet.
+#[derive(Debug)]
+pub(crate) struct Given {
+    word: Word,
+    note: Arc<OrderWords>,
+}
+
+impl MailboxActor {
+    pub(super) fn on_order(&mut self, order: PersonOrder) {
+        if self.engine.is_none() {
+            return;
+        }
+        if self.desk.get(order.key).is_some() {
+            self.order_live(order);
+        } else {
+            self.journal.look_up_for(order);
+        }
+    }
+
+    /// The operation is at the desk: the engine has it.
+    fn order_live(&mut self, order: PersonOrder) {
+        let Some(state) = self.engine.as_ref().and_then(|engine| engine.state(order.key)) else { return };
+        let flight = self.desk.get(order.key).map_or(Flight::Grounded, |entry| entry.flight);
+        let fits = match order.word {
+            Word::Cancel => Ok(Input::Cancel { key: order.key }),
+            // A rebuilt engine takes an attempt that is still out for unknown: its answer may come any moment.
+            Word::Quarantine | Word::Resolve(_)
+                if state == OperationState::Unknown && matches!(flight, Flight::Airborne(_)) =>
+            {
+                Err(OperationState::Attempting)
+            }
+            Word::Quarantine => Ok(Input::Quarantine { key: order.key }),
+            Word::Resolve(resolution) if state == OperationState::Unknown => {
+                Ok(Input::Ruled { key: order.key, resolution })
+            }
+            Word::Resolve(_) | Word::Release => Err(state),
+        };
+        match fits {
+            Ok(input) => self.give(order, input),
+            Err(state) => drop(order.answer.send(Ok(OrderAnswer::NotInState { state }))),
+        }
+    }
+
+    /// Hands an order to the engine, and answers with what came of it; not at all when the engine broke on it, unless
+    /// what it was to do is on its way to the store.
+    fn give(&mut self, order: PersonOrder, input: Input) {
+        let PersonOrder { key, word, note, answer, .. } = order;
+        self.given.insert(key, Given { word, note });
+        self.moved = None;
+        self.step(input);
+        let live = self.engine.as_ref().and_then(|engine| engine.state(key));
+        let done = !self.given.contains_key(&key);
+        let answered = match (done, live) {
+            (true, _) => live.or(self.moved).map(|state| OrderAnswer::Done { state }),
+            (false, Some(state)) if word != Word::Release => Some(OrderAnswer::Requested { state }),
+            (false, _) => None,
+        };
+        if answered.is_none() || self.engine.is_none() {
+            self.given.remove(&key);
+        }
+        if let Some(answered) = answered {
+            let _ = answer.send(Ok(answered));
+        }
+    }
+
+    /// The row of an operation that was not at the desk, as the store has it now.
+    pub(super) fn order_stored(&mut self, order: PersonOrder, record: &OperationRecord) {
+        if self.desk.get(order.key).is_some() {
+            // Taken up again meanwhile, by an order before this one.
+            return self.order_live(order);
+        }
+        match (order.word, record.state) {
+            (Word::Cancel, OperationState::Quarantined) => {
+                let restored = Box::new(past::restored(record));
+                self.give(order, Input::Discard(restored));
+            }
+            (Word::Release, OperationState::Quarantined) => self.release(order, record),
+            (_, state) if state.is_final() => drop(order.answer.send(Ok(OrderAnswer::TooLate { state }))),
+            (_, state) => drop(order.answer.send(Ok(OrderAnswer::NotInState { state }))),
+        }
+    }
+
+    fn release(&mut self, order: PersonOrder, record: &OperationRecord) {
+        let Some(engine) = &self.engine else { return };
+        let mut restored = Box::new(past::restored(record));
+        let operation = &mut restored.operation;
+        operation.deadline = order.note.deadline.unwrap_or(operation.deadline);
+        let coming = self.journal.coming(operation.lane);
+        if let Err(refusal) = engine.check_behind(self.now, operation, None, coming) {
+            return drop(order.answer.send(Err(refusal)));
+        }
+        let key = order.key;
+        self.desk.insert(key, Entry::recovered(record));
+        self.moved = None;
+        self.give(order, Input::Release(restored));
+        if self.engine.is_none() && self.moved.is_none() {
+            // The engine broke before it had released it.
+            self.desk.remove(key);
+        }
+    }
+
+    /// Puts a person's words to the record of what they did.
+    pub(super) fn sign(&mut self, record: &mut Record) {
+        self.moved = Some(record.state);
+        let Some(given) = self.given.get(&record.key) else { return };
+        let signed = match given.word {
+            Word::Cancel => matches!(record.transition, Transition::Cancel | Transition::Discard),
+            Word::Quarantine => matches!(record.transition, Transition::Quarantine | Transition::GiveUp),
+            Word::Release => record.transition == Transition::Release,
+            Word::Resolve(_) => true,
+        };
+        if signed {
+            record.order = self.given.remove(&record.key).map(|given| given.note);
+        } else if record.state.is_final() {
+            self.given.remove(&record.key);
+        }
+    }
+
+    /// A rebuilt engine knows nothing of orders that wait for the end of an attempt.
+    pub(super) fn give_again(&mut self) {
+        let waiting: Vec<_> = self.given.iter().map(|(key, given)| (*key, given.word)).collect();
+        for (key, word) in waiting {
+            match word {
+                Word::Cancel => self.step(Input::Cancel { key }),
+                Word::Quarantine => self.step(Input::Quarantine { key }),
+                Word::Release | Word::Resolve(_) => {}
+            }
+        }
+    }
+}
