@@ -74,6 +74,8 @@ pub struct SubmitConfig {
     pub recipients_max: u32,
     /// Largest email as sent, headers and transfer encoding included, in bytes.
     pub size_max: u64,
+    /// Longest cooldown of an admission key. While a key counts its mailbox's actor stays, and the store keeps a note.
+    pub admission_cooldown_max: Duration,
     /// Domains whose recipients are not external; empty: the domain of the mailbox.
     pub own_domains: Vec<String>,
     /// Which mailboxes may send.
@@ -86,6 +88,7 @@ impl Default for SubmitConfig {
             operation_id_bytes_max: 255,
             recipients_max: 500,
             size_max: 25_000_000,
+            admission_cooldown_max: Duration::from_secs(86_400),
             own_domains: Vec::new(),
             mailboxes: Mailboxes::Any,
         }

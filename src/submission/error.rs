@@ -64,6 +64,17 @@ pub enum InvalidSubmission {
     /// The earliest instant is not before the deadline.
     #[error("not_before is not earlier than deadline; the send could never start")]
     NotBeforeDeadline,
+    /// The cooldown of the admission key is too long.
+    #[error(
+        "admission_key has a cooldown of {cooldown:?}; at most {cooldown_max:?} are allowed \
+         (submit.admission_cooldown_max); for once and never again give an operation_id"
+    )]
+    CooldownTooLong {
+        /// How long it is.
+        cooldown: Duration,
+        /// The bound.
+        cooldown_max: Duration,
+    },
     /// An order carries something that it has no use for.
     #[error("{field} means nothing to this order; leave it out")]
     Useless {
@@ -83,6 +94,7 @@ impl InvalidSubmission {
             | Self::Useless { field } => field,
             Self::NoRecipients | Self::TooManyRecipients { .. } => "email.recipients",
             Self::TooLarge { .. } => "email.mime",
+            Self::CooldownTooLong { .. } => "admission_key",
             Self::DeadlinePast => "deadline",
             Self::NotBeforeDeadline => "not_before",
         }

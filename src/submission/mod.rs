@@ -116,7 +116,8 @@ impl Submission {
     }
 
     /// Admits one operation per `cooldown` for this key within its mailbox: a repeat is answered with the ticket of
-    /// the first. For buttons that people press more than once. At most [`LABEL_BYTES_MAX`] bytes.
+    /// the first. For buttons that people press more than once. At most [`LABEL_BYTES_MAX`] bytes; the longest cooldown
+    /// is configured: `submit.admission_cooldown_max`.
     #[must_use]
     pub fn admission_key(mut self, key: impl Into<Arc<str>>, cooldown: Duration) -> Self {
         self.admission = Some(AdmissionKey { key: key.into(), cooldown });
@@ -205,6 +206,11 @@ impl Submission {
         ];
         for (field, value, bytes_max) in labels {
             value.map_or(Ok(()), |value| id(field, value, bytes_max))?;
+        }
+        let cooldown = self.admission.as_ref().map_or(Duration::ZERO, |admission| admission.cooldown);
+        if cooldown > bounds.admission_cooldown_max {
+            let cooldown_max = bounds.admission_cooldown_max;
+            return Err(InvalidSubmission::CooldownTooLong { cooldown, cooldown_max });
         }
         self.validate_email(bounds)?;
         self.validate_instants(now)

@@ -6,9 +6,13 @@ use mailweir::config::{MailboxOverride, Mailboxes};
 use mailweir::engine::OperationState;
 use mailweir::engine::mailbox::Refusal;
 use mailweir::store::MemoryStore;
+use mailweir::submission::InvalidSubmission;
 use mailweir::{Outcome, Submission, SubmitError};
 
 use crate::support::*;
+
+/// The longest cooldown of an admission key, unless configured.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[test]
 fn a_submission_is_stored_sent_and_its_ticket_tells() {
@@ -46,6 +50,8 @@ fn a_bad_field_is_named_and_nothing_is_stored() {
             ("campaign", submission("x").campaign("c".repeat(129))),
             ("caller", submission("x").caller("")),
             ("admission_key", submission("x").admission_key("\u{7f}", Duration::from_secs(1))),
+            ("admission_key", submission("x").admission_key("for ever", Duration::MAX)),
+            ("admission_key", submission("x").admission_key("a day and a bit", LONGEST + Duration::from_nanos(1))),
             ("deadline", submission("x").deadline(Duration::ZERO)),
             ("deadline", submission("x").deadline_at(past)),
             ("not_before", submission("x").deadline(Duration::from_secs(1)).not_before(future)),
@@ -59,6 +65,20 @@ fn a_bad_field_is_named_and_nothing_is_stored() {
         }
         let stored: u64 = handle.counts().await.expect("a store").iter().sum();
         assert_eq!((stored, transport.count()), (1, 1));
+    });
+}
+
+#[test]
+fn the_longest_cooldown_is_taken_and_a_longer_one_named_with_its_bound() {
+    paused(|| async {
+        let scheduler = start(unlimited(), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        drop(handle.submit(submission("longest").admission_key("button", LONGEST)).await.expect("taken in"));
+        let longer = submission("longer").admission_key("button", Duration::MAX);
+        let error = handle.submit(longer).await.expect_err("it would never end");
+        let SubmitError::Invalid { problem, .. } = &error else { panic!("{error}") };
+        assert_eq!(*problem, InvalidSubmission::CooldownTooLong { cooldown: Duration::MAX, cooldown_max: LONGEST });
+        assert!(problem.to_string().contains("submit.admission_cooldown_max"), "{problem}");
     });
 }
 
