@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mailweir::engine::invariants::{Violation, lanes, operation};
@@ -225,14 +226,21 @@ fn no_upstream_ever_refuses_a_send_of_ours() {
     let hours: u64 = std::env::var("MAILWEIR_MAILBOX_HOURS").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
     let base: u64 = std::env::var("MAILWEIR_SEED_BASE").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let runs = hours.div_ceil(HOURS_PER_RUN);
+    let broken = AtomicBool::new(false);
     let half = |odd: u64| {
         let mut arrivals = 0;
         for seed in (base..base + runs).filter(|seed| seed % 2 == odd) {
+            if broken.load(Ordering::Relaxed) {
+                break;
+            }
             match run(seed, HOURS_PER_RUN) {
                 Ok(sent) => arrivals += sent,
-                Err(what) => panic!(
-                    "{what}\nreplay: MAILWEIR_SEED={seed} cargo test --features sim --test simulation -- --nocapture one_seed"
-                ),
+                Err(what) => {
+                    broken.store(true, Ordering::Relaxed);
+                    panic!(
+                        "{what}\nreplay: MAILWEIR_SEED={seed} cargo test --features sim --test simulation -- --nocapture one_seed"
+                    )
+                }
             }
         }
         arrivals

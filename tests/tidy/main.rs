@@ -5,6 +5,7 @@
 //! on purpose, not by accident. What the compiler or clippy can check is left to them.
 
 mod catalogue;
+mod mutants;
 mod planted;
 mod rules;
 mod source;
