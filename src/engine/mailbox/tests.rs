@@ -17,6 +17,7 @@ use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verd
 mod door;
 mod mended;
 mod unknown;
+mod waits;
 
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

@@ -1,0 +1,44 @@
+//! How long an operation waits, and what never leaves while its attempt is not written.
+
+use super::*;
+
+/// `2 requests / 10m` by our clock: W/(1−ρ), rounded up.
+const TEN_MINUTES: Duration = Duration::from_micros(600_600_601);
+
+#[test]
+fn the_named_deadline_is_the_latest_of_all_limits_and_is_kept_to_the_microsecond() {
+    let mut rig = Rig::new(policy(&["2 requests / 1m", "2 requests / 10m"], 4));
+    for key in 1..=2 {
+        rig.submit(key, Lane::Foreground);
+        rig.answer(key, Verdict::Accepted);
+    }
+    rig.submit(3, Lane::Foreground);
+    let named = T0.after(TEN_MINUTES);
+    assert_eq!(rig.mailbox.poll_deadline(), Some(named), "the minute is over long before the ten");
+    rig.now = named.before(Duration::from_micros(1));
+    rig.input(Input::Wake);
+    assert_eq!(rig.sent, [OperationKey(1), OperationKey(2)], "not a microsecond early");
+    rig.now = named;
+    rig.input(Input::Wake);
+    assert_eq!(rig.sent.last(), Some(&OperationKey(3)), "and at the instant itself");
+}
+
+#[test]
+fn what_could_not_be_written_is_not_sent_and_takes_nothing() {
+    let mut engine = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy(&["1 request / 1m"], 4)));
+    engine.handle(T0, Input::AskShared(AskShared::OnTrouble));
+    let operation = Rig::new(policy(&[], 1)).operation(1, Lane::Foreground);
+    engine.handle(T0, Input::Enqueue(operation));
+    let claims = |engine: &mut Mailbox| {
+        let effects: Vec<_> = std::iter::from_fn(|| engine.poll_effect()).collect();
+        let sent = effects.iter().any(|effect| matches!(effect, Effect::Send { .. }));
+        assert!(!sent, "nothing leaves without its attempt row: {effects:?}");
+        effects.iter().filter(|effect| matches!(effect, Effect::Claim { .. })).count()
+    };
+    assert_eq!(claims(&mut engine), 1);
+    engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), transient: true });
+    assert_eq!(claims(&mut engine), 0, "it waits for its next try");
+    let again = engine.poll_deadline().expect("a store that fails is asked again");
+    engine.handle(again, Input::Wake);
+    assert_eq!(claims(&mut engine), 1, "the one request of the minute was given back");
+}
