@@ -107,6 +107,20 @@ fn throughput_follows_the_email_that_is_asked_for() {
 }
 
 #[test]
+fn throughput_counts_the_requests_of_the_configured_transport() {
+    let file = "tests/fixtures/config/drafts.toml";
+    let output = check(&[file]);
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(out.contains("emails of 50kB to 1 recipient, 2 requests each"), "{out}");
+    assert!(out.contains("binds after 11 h 6 min at 15/minute"), "{out}");
+    let facts = json(&check(&["--json", file]));
+    assert_eq!(facts["email"]["requests"], 2);
+    assert_eq!(facts["scopes"][0]["limits"][0]["alone"]["per_minute"], 15.0);
+    assert_eq!(json(&check(&["--json", "config/graph.toml"]))["email"]["requests"], 1);
+}
+
+#[test]
 fn secrets_show_neither_in_text_nor_in_json() {
     for arguments in [&["tests/fixtures/config/secrets.toml"][..], &["--json", "tests/fixtures/config/secrets.toml"]] {
         let output = check(arguments);

@@ -269,6 +269,18 @@ fn a_plan_as_json_has_seconds_and_constraints() {
 }
 
 #[test]
+fn a_plan_counts_the_requests_of_the_configured_transport() {
+    let plan = |file: &str| lines(&mailweir(&["plan", "--count", "300", "--config", file, "--json"]))[0].clone();
+    let (one, two) = (plan("config/graph.toml"), plan("tests/fixtures/config/drafts.toml"));
+    assert_eq!((one["requests_each"].as_u64(), two["requests_each"].as_u64()), (Some(1), Some(2)));
+    let finish = |facts: &serde_json::Value| facts["plans"][0]["finish_s"].as_f64().expect("it finishes");
+    let ratio = finish(&two) / finish(&one);
+    assert!((1.9..2.3).contains(&ratio), "{ratio}");
+    let output = mailweir(&["plan", "--count", "300", "--config", "tests/fixtures/config/drafts.toml"]);
+    assert!(text(&output.stdout).contains("background, 2 requests, 1 recipient and 50kB each"));
+}
+
+#[test]
 fn a_bad_command_line_or_configuration_of_a_plan_ends_with_two() {
     for arguments in [
         &["plan"][..],

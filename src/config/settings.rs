@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::error::ConfigError;
 use super::secret::Secret;
+use crate::engine::Cost;
 use crate::engine::policy::ProviderPolicy;
 
 /// Where operations live, for programs that take their store from the configuration: `store::open` opens it. A scheduler
@@ -171,6 +172,15 @@ impl TransportConfig {
         let dedupe_window = self.dedupe_window.unwrap_or_else(|| self.kind.dedupe_window());
         ProviderPolicy { visibility_delay: self.visibility_delay, dedupe_window }
     }
+
+    /// What one attempt of the configured transport takes, of what the email counts.
+    #[must_use]
+    pub const fn cost(&self, counted: Cost) -> Cost {
+        match self.kind {
+            TransportKind::Simulated => counted,
+            TransportKind::Graph => self.graph.mode.cost(counted),
+        }
+    }
 }
 
 /// The transports that a configuration can name.
@@ -205,9 +215,20 @@ pub enum GraphMode {
     /// `sendMail`: one request. What is lost after the body can only be looked for in Sent Items.
     #[default]
     SendMail,
-    /// A draft is created, then sent: two requests. What is lost on the way can be looked up for sure, since a draft
-    /// that is still there was not sent.
+    /// A draft is created, then sent: two requests. A draft that is still there was not sent, for sure; one that is
+    /// gone is looked for in Sent Items.
     DraftThenSend,
+}
+
+impl GraphMode {
+    /// What one attempt takes, of what the email counts: one request more where a draft comes first.
+    #[must_use]
+    pub const fn cost(self, counted: Cost) -> Cost {
+        match self {
+            Self::SendMail => counted,
+            Self::DraftThenSend => Cost { requests: counted.requests.saturating_add(1), ..counted },
+        }
+    }
 }
 
 /// The Graph transport.

@@ -145,11 +145,13 @@ impl SchedulerHandle {
 
     /// What one attempt takes: as the caller said, or as the transport says of what the email counts.
     fn cost_of(&self, config: &Config, submission: &Submission) -> Cost {
-        submission.cost.unwrap_or_else(|| {
-            let counted = counted(config, submission);
-            // A transport that panics is no reason to take nothing in.
-            catch_unwind(AssertUnwindSafe(|| self.world.transport.cost(counted))).unwrap_or(counted)
-        })
+        submission.cost.unwrap_or_else(|| self.transported(counted(config, submission)))
+    }
+
+    /// What one attempt takes by the transport, of what the email counts.
+    pub(super) fn transported(&self, counted: Cost) -> Cost {
+        // A transport that panics is no reason to take nothing in.
+        catch_unwind(AssertUnwindSafe(|| self.world.transport.cost(counted))).unwrap_or(counted)
     }
 
     fn id_of(&self, submission: &Submission, now: Timestamp) -> Arc<str> {

@@ -6,14 +6,15 @@ use super::error::AskError;
 use super::handle::SchedulerHandle;
 use crate::actor::{Question, SharedItem};
 use crate::engine::Lane;
-use crate::engine::plan::Plan;
+use crate::engine::plan::{EMAIL, Plan};
 
 impl SchedulerHandle {
     /// When would `count` emails finish that were submitted now to this mailbox and lane? Asks for the state of the
     /// mailbox and of the shared scopes, and changes nothing; [`Plan::forecast`] answers, and may be asked again under
     /// other limits or for other emails. For another mailbox, ask for its plan.
     ///
-    /// The tenant is the one that the configuration gives the mailbox.
+    /// The tenant is the one that the configuration gives the mailbox. Each email is one of [`EMAIL`], with what the
+    /// transport takes for it.
     ///
     /// ```no_run
     /// # async fn plan(handle: mailweir::SchedulerHandle) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,6 +38,7 @@ impl SchedulerHandle {
         let snapshot = self.ask(&mailbox, |answer| Question::Snapshot { answer }).await?;
         let shared = self.ask_shared(SharedItem::Snapshot).await?;
         let seat = self.seat(&mailbox).map_err(|none| self.no_seat(&mailbox, &none))?;
-        Ok(Plan::new(*snapshot, count, lane).tenant(tenant).with_shared(*shared, seat.key()))
+        let cost = self.transported(EMAIL);
+        Ok(Plan::new(*snapshot, count, lane).cost(cost).tenant(tenant).with_shared(*shared, seat.key()))
     }
 }

@@ -22,4 +22,6 @@ pub use body::BODY_BYTES_MAX;
 pub use rate_limit::{RateLimit, RateLimitPolicy, rate_limit_policies, rate_limit_wait, rate_limits};
 pub use retry_after::{WAIT_MAX, retry_after, wait_hint};
 pub use throttle::{throttle_scope, usage};
+#[cfg(feature = "graph")]
+pub(crate) use verdict::says_item_not_found;
 pub use verdict::{Unavailable, judge, judge_with};

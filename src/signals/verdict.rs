@@ -61,6 +61,13 @@ pub fn judge_with(unavailable: Unavailable, status: u16, headers: &HeaderMap, bo
     }
 }
 
+/// Whether an error body says that the item is not there (`ErrorItemNotFound`), and nothing else that a 404 can mean.
+#[cfg(feature = "graph")]
+pub(crate) fn says_item_not_found(body: &[u8]) -> bool {
+    let codes = ErrorBody::parse(body).codes;
+    codes.iter().any(|code| code.eq_ignore_ascii_case("ErrorItemNotFound")) && meaning(&codes).is_none()
+}
+
 struct Reply<'a> {
     status: u16,
     headers: &'a HeaderMap,

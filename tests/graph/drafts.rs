@@ -16,6 +16,8 @@ const FOUND: &str = r#"{"value":[{"id":"left=","internetMessageId":"<1@contoso.e
 const NOTHING: &str = r#"{"value":[]}"#;
 const SENT: &str = r#"{"value":[{"internetMessageId":"<1@contoso.example>"}]}"#;
 
+const BOTH: &str = r#"{"error":{"code":"ErrorItemNotFound","innerError":{"code":"MailboxNotEnabledForRESTAPI"}}}"#;
+
 fn drafts(server: &Server) -> GraphTransport {
     fixed_with(GraphOptions::default().base_url(server.url()).mode(GraphMode::DraftThenSend))
 }
@@ -26,6 +28,19 @@ fn ok(body: &str) -> Step {
 
 fn created() -> Step {
     Step::Write(answer("201 Created", &[], r#"{"body":{"content":"x"},"id":"new+/=","isDraft":true}"#))
+}
+
+fn not_found(code: &str) -> Step {
+    Step::Write(answer("404 Not Found", &[], &format!(r#"{{"error":{{"code":"{code}","message":"x"}}}}"#)))
+}
+
+fn gone() -> Step {
+    not_found("ErrorItemNotFound")
+}
+
+/// What an unlicensed mailbox answers, or one that moved away.
+fn no_mailbox() -> Step {
+    not_found("MailboxNotEnabledForRESTAPI")
 }
 
 fn is_post(request: &Request, path: &str) -> bool {
@@ -148,11 +163,10 @@ async fn a_send_that_was_lost_is_unknown_and_its_draft_tells() {
     for (now, expected) in [
         (ok(r#"{"isDraft":true}"#), Some(false)),
         (ok(r#"{"isDraft":false}"#), Some(true)),
-        (status("404 Not Found"), Some(true)),
         (status("503 Service Unavailable"), None),
         (ok("{}"), None),
     ] {
-        for lost in [Step::WriteAndClose(String::new()), status("504 Gateway Timeout"), status("404 Not Found")] {
+        for lost in [Step::WriteAndClose(String::new()), status("504 Gateway Timeout")] {
             let (now, lost) = (now.clone(), lost.clone());
             let server = Server::start(move |request, _| match request {
                 request if is_post(request, "/send ") => lost.clone(),
@@ -165,6 +179,124 @@ async fn a_send_that_was_lost_is_unknown_and_its_draft_tells() {
             assert_eq!(transport.reconcile(attempt()).await, expected);
             assert_eq!(lines(&server).last().map(String::as_str), Some("GET /messages/new%2B%2F%3D"));
         }
+    }
+}
+
+#[tokio::test]
+async fn a_draft_that_is_not_there_was_sent_only_if_sent_items_say_so() {
+    for (in_drafts, in_sent, expected) in [
+        (ok(NOTHING), ok(SENT), Some(true)),
+        (ok(NOTHING), ok(NOTHING), Some(false)),
+        (ok(FOUND), ok(SENT), Some(false)),
+        (ok(NOTHING), no_mailbox(), None),
+        (no_mailbox(), no_mailbox(), None),
+    ] {
+        for now in [gone(), no_mailbox(), status("404 Not Found")] {
+            let (case, now) = (format!("{in_drafts:?} {in_sent:?} {now:?}"), now.clone());
+            let (in_drafts, in_sent) = (in_drafts.clone(), in_sent.clone());
+            let server = Server::start(move |request, _| match request {
+                request if is_post(request, "/send ") => status("504 Gateway Timeout"),
+                request if is_post(request, "/messages ") => created(),
+                request if request.line.contains("/drafts/") => in_drafts.clone(),
+                request if request.line.contains("/sentitems/") => in_sent.clone(),
+                _ => now.clone(),
+            })
+            .await;
+            let transport = drafts(&server);
+            assert_eq!(transport.send(attempt()).await.verdict, Verdict::Unknown);
+            assert_eq!(transport.reconcile(attempt()).await, expected, "{case}");
+            assert_eq!(lines(&server)[2..4], ["GET /messages/new%2B%2F%3D", "GET /mailFolders/drafts/messages"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_send_that_finds_nothing_is_unknown_only_if_the_item_is_what_is_gone() {
+    let mailbox = Verdict::Permanent { of: Subject::Mailbox };
+    for (refusal, expected) in [
+        (gone(), Verdict::Unknown),
+        (no_mailbox(), mailbox.clone()),
+        (status("404 Not Found"), mailbox.clone()),
+        (Step::Write(answer("404 Not Found", &[], BOTH)), mailbox),
+    ] {
+        let case = format!("{refusal:?}");
+        let server = Server::start(move |request, n| match request {
+            request if is_post(request, "/send ") && n == 1 => refusal.clone(),
+            request if is_post(request, "/send ") => accepted(),
+            request if is_post(request, "/messages ") => created(),
+            _ => ok(FOUND),
+        })
+        .await;
+        let transport = drafts(&server);
+        let answer = transport.send(attempt()).await;
+        assert_eq!((answer.verdict, answer.status), (expected, Some(404)), "{case}");
+        // The draft has moved: it is found by its `Message-ID` and sent under its new id.
+        assert_eq!(transport.send(second()).await.verdict, Verdict::Accepted, "{case}");
+        assert_eq!(lines(&server)[2..], ["GET /mailFolders/drafts/messages", "POST /messages/left%3D/send"], "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_draft_that_moved_is_sent_under_the_id_that_its_look_up_found() {
+    let server = Server::start(|request, _| match request {
+        request if is_post(request, "/new%2B%2F%3D/send ") => status("504 Gateway Timeout"),
+        request if is_post(request, "/left%3D/send ") => accepted(),
+        request if is_post(request, "/messages ") => created(),
+        request if request.line.contains("/drafts/") => ok(FOUND),
+        _ => gone(),
+    })
+    .await;
+    let transport = drafts(&server);
+    assert_eq!(transport.send(attempt()).await.verdict, Verdict::Unknown);
+    assert_eq!(transport.reconcile(attempt()).await, Some(false));
+    assert_eq!(transport.send(second()).await.verdict, Verdict::Accepted);
+    assert_eq!(lines(&server)[4..], ["POST /messages/left%3D/send"]);
+}
+
+#[tokio::test]
+async fn after_a_creation_that_was_refused_the_next_attempt_is_two_requests_too() {
+    for line in ["429 Too Many Requests", "403 Forbidden"] {
+        let server = Server::start(move |request, n| match request {
+            _ if n < 3 => status(line),
+            request if is_post(request, "/send ") => accepted(),
+            request if is_post(request, "/messages ") => created(),
+            _ => ok(NOTHING),
+        })
+        .await;
+        let transport = drafts(&server);
+        for number in 1..=3 {
+            assert_ne!(transport.send(Attempt { number, ..attempt() }).await.verdict, Verdict::Accepted);
+        }
+        assert_eq!(transport.send(Attempt { number: 4, ..attempt() }).await.verdict, Verdict::Accepted);
+        let (create, send) = ("POST /messages", "POST /messages/new%2B%2F%3D/send");
+        assert_eq!(lines(&server), [create, create, create, create, send], "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_creation_that_was_lost_is_looked_for_also_when_another_was_refused() {
+    let (throttled, lost) = (status("429 Too Many Requests"), Step::WriteAndClose(String::new()));
+    for (first, then) in [(throttled.clone(), lost.clone()), (lost, throttled)] {
+        let case = format!("{first:?}");
+        let creations = AtomicUsize::new(0);
+        let server = Server::start(move |request, _| match request {
+            request if is_post(request, "/messages ") => match creations.fetch_add(1, Ordering::Relaxed) {
+                0 => first.clone(),
+                1 => then.clone(),
+                _ => created(),
+            },
+            request if is_post(request, "/send ") => accepted(),
+            _ => ok(NOTHING),
+        })
+        .await;
+        let transport = drafts(&server);
+        for number in 1..=2 {
+            assert_ne!(transport.send(Attempt { number, ..attempt() }).await.verdict, Verdict::Accepted);
+        }
+        let before = lines(&server).len();
+        assert_eq!(transport.send(Attempt { number: 3, ..attempt() }).await.verdict, Verdict::Accepted);
+        let looks = ["GET /mailFolders/drafts/messages", "GET /mailFolders/sentitems/messages"];
+        assert_eq!(lines(&server)[before..before + 2], looks, "{case}");
     }
 }
 

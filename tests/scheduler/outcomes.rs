@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mailweir::engine::breaker::BreakerState;
-use mailweir::engine::{OperationState, Scope, Sent, Subject};
+use mailweir::engine::plan::EMAIL;
+use mailweir::engine::{Cost, Lane, OperationState, Scope, Sent, Subject};
 use mailweir::telemetry::EventKind;
 use mailweir::transport::{Answer, Attempt, Transport, Verdict};
 use mailweir::{Outcome, Submission};
@@ -195,6 +196,31 @@ fn each_item_of_a_batch_has_its_own_outcome() {
         let sizes = transport.sizes.lock().expect("not poisoned").clone();
         assert!(sizes.iter().all(|size| *size <= 20), "{sizes:?}");
         assert!(sizes.len() < 50, "batches were used: {sizes:?}");
+    });
+}
+
+/// Takes two requests for each email.
+#[derive(Debug)]
+struct InTwo;
+
+impl Transport for InTwo {
+    fn send(&self, _: Attempt) -> BoxFuture<'_, Answer> {
+        Box::pin(async { Verdict::Accepted.into() })
+    }
+
+    fn cost(&self, counted: Cost) -> Cost {
+        Cost { requests: 2, ..counted }
+    }
+}
+
+#[test]
+fn a_live_plan_counts_the_requests_of_the_transport() {
+    paused(|| async {
+        let scheduler = start(limited("30 requests / 1m"), InTwo).await;
+        let plan = scheduler.handle().plan(300, MAILBOX, Lane::Background).await.expect("a plan");
+        let two = plan.forecast().takes().expect("it finishes").as_secs_f64();
+        let one = plan.cost(EMAIL).forecast().takes().expect("it finishes").as_secs_f64();
+        assert!((1.9..2.3).contains(&(two / one)), "{two} s, {one} s");
     });
 }
 

@@ -43,6 +43,7 @@ impl Check {
             Ok(config) => {
                 // All recipients as external ones: the stricter reading.
                 let email = Cost { external_recipients: self.recipients, ..Cost::email(self.recipients, self.size) };
+                let email = config.transport.cost(email);
                 let facts = || format!("{}\n", facts::json(&file, &config, &email));
                 print(&if self.json { facts() } else { table::text(&file, &config, &email) });
                 ExitCode::SUCCESS

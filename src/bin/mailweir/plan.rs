@@ -83,15 +83,22 @@ impl Plan {
             }
         };
         let limits = config.mailbox_policy(&self.mailbox).scope.limits.clone();
-        let plan = self.plan(&config);
+        let (plan, cost) = (self.plan(&config), self.cost(&config));
         let mut rows = vec![("as configured", limits, plan.forecast())];
         if !self.limits.is_empty() {
             rows.push(("what if", self.limits.clone(), plan.with_limits(self.limits.clone()).forecast()));
         }
-        let shown = if self.json { self.json(&rows) } else { self.text(&rows) };
+        let shown = if self.json { self.json(&rows, cost) } else { self.text(&rows, cost) };
         // A reader that went away early (`| head`) is no mistake.
         let _ = std::io::stdout().write_all(shown.as_bytes());
         ExitCode::SUCCESS
+    }
+
+    /// What each email takes, by way of the configured transport.
+    fn cost(&self, config: &Config) -> Cost {
+        // All recipients as external ones: the stricter reading.
+        let counted = Cost { external_recipients: self.recipients, ..Cost::email(self.recipients, self.bytes) };
+        config.transport.cost(counted)
     }
 
     /// The question about a mailbox that has sent nothing yet.
@@ -102,21 +109,21 @@ impl Plan {
             LaneName::Foreground => Lane::Foreground,
             LaneName::Background => Lane::Background,
         };
-        // All recipients as external ones: the stricter reading.
-        let cost = Cost { external_recipients: self.recipients, ..Cost::email(self.recipients, self.bytes) };
         plan::Plan::new(mailbox.snapshot(START), self.count, lane)
             .with_shared(Shared::new(config.shared_policy()), MailboxKey(0))
-            .cost(cost)
+            .cost(self.cost(config))
             .tenant(config.tenant_of(&id).cloned())
             .latency(Duration::from_millis(self.latency.into()))
     }
 
-    fn text(&self, rows: &[(&str, Vec<Limit>, Forecast)]) -> String {
+    fn text(&self, rows: &[(&str, Vec<Limit>, Forecast)], cost: Cost) -> String {
         let lane = self.lane.to_possible_value().map(|name| name.get_name().to_owned()).unwrap_or_default();
         let mut out = format!(
-            "{} emails from {}, {lane}, {} recipient{} and {} each\n",
+            "{} emails from {}, {lane}, {} request{}, {} recipient{} and {} each\n",
             grouped(self.count),
             self.mailbox,
+            cost.requests,
+            if cost.requests == 1 { "" } else { "s" },
             self.recipients,
             if self.recipients == 1 { "" } else { "s" },
             mailweir::config::show_size(self.bytes),
@@ -134,7 +141,7 @@ impl Plan {
         out
     }
 
-    fn json(&self, rows: &[(&str, Vec<Limit>, Forecast)]) -> String {
+    fn json(&self, rows: &[(&str, Vec<Limit>, Forecast)], cost: Cost) -> String {
         let plans: Vec<Value> = rows
             .iter()
             .map(|(name, limits, forecast)| {
@@ -158,7 +165,10 @@ impl Plan {
             })
             .collect();
         let assumed = json!({ "latency_ms": self.latency, "others": "none", "failures": "none" });
-        format!("{}\n", json!({ "count": self.count, "mailbox": self.mailbox, "plans": plans, "assumed": assumed }))
+        format!(
+            "{}\n",
+            json!({ "count": self.count, "mailbox": self.mailbox, "requests_each": cost.requests, "plans": plans, "assumed": assumed })
+        )
     }
 }
 

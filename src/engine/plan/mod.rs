@@ -28,6 +28,9 @@ use super::time::Timestamp;
 /// Sends that are stepped through one by one: a million took three seconds of one core when measured.
 pub const STEPS_MAX: u64 = 2_000_000;
 
+/// The email that is planned for unless another is named: one request, one recipient, 50 kB.
+pub const EMAIL: Cost = Cost::email(1, 50_000);
+
 /// What one attempt is assumed to take: the mean of the upstream model's latencies (algorithms 7.1), 40 ms each way
 /// and 250 ms of service, lognormal with σ = 0.5.
 pub const LATENCY: Duration = Duration::from_millis(375);
@@ -99,11 +102,10 @@ pub struct Bound {
 }
 
 impl Plan {
-    /// `count` emails of one recipient and 50 kB in `lane`, submitted at once at the snapshot's instant.
+    /// `count` emails of the kind of [`EMAIL`] in `lane`, submitted at once at the snapshot's instant.
     #[must_use]
     pub fn new(snapshot: Snapshot, count: u64, lane: Lane) -> Self {
-        let cost = Cost::email(1, 50_000);
-        Self { snapshot, shared: None, limits: None, count, lane, cost, tenant: None, latency: LATENCY }
+        Self { snapshot, shared: None, limits: None, count, lane, cost: EMAIL, tenant: None, latency: LATENCY }
     }
 
     /// Under the shared scopes as they stood at the same instant, where `mailbox` is this one.
@@ -120,7 +122,7 @@ impl Plan {
         self
     }
 
-    /// Emails of this cost each.
+    /// Emails of this cost each: all that an attempt takes, so with two requests where the transport makes two.
     #[must_use]
     pub fn cost(mut self, cost: Cost) -> Self {
         self.cost = cost;

@@ -2,20 +2,24 @@
 //!
 //! `POST …/messages` puts a draft into the mailbox, `POST …/messages/{id}/send` sends it. Until the second nothing can
 //! have been sent, so a lost first request is an ordinary failure, and of a lost second one the draft tells: still
-//! there, not sent; gone, sent. (The item in Sent Items has another id, also with immutable ids.)
+//! there, not sent. A draft that is gone was moved, deleted or sent, and its id may have changed with a move; so then its
+//! `Message-ID` decides: in Drafts, not sent; in Sent Items, sent; in neither, absent, which the scheduler believes late
+//! and twice. A 404 that does not even say that the item is gone is about the mailbox and judged as everywhere.
 //!
 //! The id of a draft is kept in memory until its email is accepted, and a later attempt sends that draft. Where it is
 //! not known, after a restart or because the answer to the first request was lost, a later attempt looks for the draft by
-//! its `Message-ID`, then for the email itself in Sent Items, and only then creates a draft. Look-ups are not charged,
-//! as those of [`reconcile`](crate::transport::Transport::reconcile) are not: they come after a failure only.
+//! its `Message-ID`, then for the email itself in Sent Items, and only then creates a draft. Where the creation was
+//! refused and nothing came before it, that is kept instead, and the next attempt is two requests like the first.
+//!
+//! Not charged, as they come after a failure only: the two look-ups (`GET …/mailFolders/drafts/messages` and
+//! `…/sentitems/messages`) before a draft is created again, and those two and `GET …/messages/{id}` in
+//! [`reconcile`](crate::transport::Transport::reconcile). The provider counts them.
 //!
 //! Not promised: that no draft is left behind. One stays when its email is refused for good, or given up. A draft whose
-//! creation was lost and that the next attempt cannot see yet stays too; its email is still sent once. Nor is a draft
-//! that a person deletes told from one that was sent.
+//! creation was lost and that the next attempt cannot see yet stays too; its email is still sent once.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::Method;
 use http::header::HeaderMap;
@@ -23,73 +27,47 @@ use serde_json::Value;
 use tokio::time::Sleep;
 
 use super::encode::{self, percent, user_path};
+use super::left::Left;
 use super::reconcile::{self, Look};
 use super::wire::{Call, Reply};
 use super::{GraphTransport, headers, refused};
 use crate::engine::{Answer, Sent, Subject, Verdict};
-use crate::signals::{BODY_BYTES_MAX, judge_with};
+use crate::signals::{BODY_BYTES_MAX, judge_with, says_item_not_found};
 use crate::transport::Attempt;
 
-/// Drafts whose ids are kept; above it the oldest is forgotten, and looked for if it is needed.
-const DRAFTS_MAX: usize = 10_000;
 /// Longest answer to the creation of a draft that is read: it repeats the email's body.
 const CREATED_BYTES_MAX: usize = 8_000_000;
 /// Longest id of a draft; Graph's are below 200 bytes.
 const DRAFT_ID_BYTES_MAX: usize = 1_024;
 
-/// The drafts of emails that were not accepted yet, by operation id.
-#[derive(Debug, Default)]
-pub(super) struct Drafts(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-struct Kept {
-    ids: BTreeMap<Arc<str>, Arc<str>>,
-    order: VecDeque<Arc<str>>,
-}
-
-impl Drafts {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, operation_id: &str) -> Option<Arc<str>> {
-        self.kept().ids.get(operation_id).cloned()
-    }
-
-    fn keep(&self, operation_id: &Arc<str>, draft: &Arc<str>) {
-        let mut kept = self.kept();
-        if kept.ids.insert(Arc::clone(operation_id), Arc::clone(draft)).is_none() {
-            kept.order.push_back(Arc::clone(operation_id));
-        }
-        while kept.ids.len() > DRAFTS_MAX {
-            let Some(oldest) = kept.order.pop_front() else { return };
-            kept.ids.remove(&oldest);
-        }
-    }
-
-    fn forget(&self, operation_id: &str) {
-        let mut kept = self.kept();
-        if kept.ids.remove(operation_id).is_some() {
-            kept.order.retain(|other| **other != *operation_id);
-        }
-    }
+/// What is known before a draft is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// No earlier attempt made anything.
+    Nothing,
+    /// An earlier attempt may have made a draft, or sent it.
+    Something,
 }
 
 impl GraphTransport {
     /// One attempt in two requests.
     pub(super) async fn send_draft(&self, attempt: Attempt) -> Answer {
         let mut deadline = pin!(tokio::time::sleep(attempt.timeout));
-        let draft = match self.drafts.get(&attempt.operation_id) {
-            Some(draft) => draft,
-            None => match self.draft_of(&attempt, deadline.as_mut()).await {
-                Ok(draft) => draft,
-                Err(answer) => return answer,
-            },
+        let draft = match self.left.get(&attempt.operation_id) {
+            Some(Left::Draft(draft)) => Ok(draft),
+            Some(Left::Nothing) => self.create(&attempt, Before::Nothing, deadline.as_mut()).await,
+            None if attempt.number == 1 => self.create(&attempt, Before::Nothing, deadline.as_mut()).await,
+            None => self.draft_of(&attempt, deadline.as_mut()).await,
         };
-        self.drafts.keep(&attempt.operation_id, &draft);
-        let answer = self.send_it(&attempt, &draft, deadline).await;
+        let answer = match draft {
+            Ok(draft) => {
+                self.left.keep(&attempt.operation_id, Left::Draft(Arc::clone(&draft)));
+                self.send_it(&attempt, &draft, deadline).await
+            }
+            Err(answer) => answer,
+        };
         if matches!(answer.verdict, Verdict::Accepted | Verdict::Permanent { of: Subject::Message }) {
-            self.drafts.forget(&attempt.operation_id);
+            self.left.forget(&attempt.operation_id);
         }
         answer
     }
@@ -97,21 +75,19 @@ impl GraphTransport {
     /// The draft to send: one that an earlier attempt left, or a new one. An answer instead: nothing is to be sent.
     async fn draft_of(&self, attempt: &Attempt, mut deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
         let message_id = encode::message_id(attempt);
-        if attempt.number > 1 {
-            let look = reconcile::drafts(&self.base, &attempt.mailbox, &message_id);
-            match self.look(look, deadline.as_mut()).await?.draft(&message_id) {
-                Some(Look::Found(draft)) => return Ok(draft),
-                Some(Look::Nothing) => {}
-                None => return Err(not_sent(Sent::Maybe)),
-            }
-            let look = reconcile::call(&self.base, &attempt.mailbox, &message_id);
-            match reconcile::found(&self.look(look, deadline.as_mut()).await?, &message_id) {
-                Some(true) => return Err(Verdict::Accepted.into()),
-                Some(false) => {}
-                None => return Err(not_sent(Sent::Maybe)),
-            }
+        let look = reconcile::drafts(&self.base, &attempt.mailbox, &message_id);
+        match self.look(look, deadline.as_mut()).await?.draft(&message_id) {
+            Some(Look::Found(draft)) => return Ok(draft),
+            Some(Look::Nothing) => {}
+            None => return Err(not_sent(Sent::Maybe)),
         }
-        self.create(attempt, &message_id, deadline).await
+        let look = reconcile::call(&self.base, &attempt.mailbox, &message_id);
+        match reconcile::found(&self.look(look, deadline.as_mut()).await?, &message_id) {
+            Some(true) => return Err(Verdict::Accepted.into()),
+            Some(false) => {}
+            None => return Err(not_sent(Sent::Maybe)),
+        }
+        self.create(attempt, Before::Something, deadline).await
     }
 
     /// An answered look; anything else is an answer to the attempt, by which nothing was sent.
@@ -121,19 +97,28 @@ impl GraphTransport {
         if reply.status == 200 { Ok(reply) } else { Err(nothing_sent(self.judge(&reply))) }
     }
 
-    async fn create(&self, attempt: &Attempt, message_id: &str, deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
-        let path = user_path(&attempt.mailbox, "messages").ok_or_else(|| refused(Subject::Mailbox))?;
-        let body = encode::body(&attempt.email, Some(message_id)).ok_or_else(|| refused(Subject::Message))?;
-        let call = self.post(attempt, &path, body, CREATED_BYTES_MAX);
-        // Nothing can have been sent: whatever is lost here, the email is not.
-        let reply = self.wire.call(&call, deadline).await.map_err(|answer| match (attempt.number, answer.verdict) {
-            (1, Verdict::Transient { sent: Sent::No, retry_after }) => {
-                Verdict::Transient { sent: Sent::No, retry_after }.into()
+    async fn create(&self, attempt: &Attempt, before: Before, deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
+        // Not known from here on, also when this future is dropped.
+        self.left.forget(&attempt.operation_id);
+        let created = self.try_create(attempt, deadline).await;
+        created.map_err(|answer| match (before, &answer.verdict) {
+            (Before::Nothing, verdict) if nothing_made(verdict) => {
+                self.left.keep(&attempt.operation_id, Left::Nothing);
+                answer
             }
-            (_, verdict) => nothing_sent(Answer { verdict, ..answer }),
-        })?;
+            _ => nothing_sent(answer),
+        })
+    }
+
+    /// The id of a new draft, or what the provider says instead.
+    async fn try_create(&self, attempt: &Attempt, deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
+        let path = user_path(&attempt.mailbox, "messages").ok_or_else(|| refused(Subject::Mailbox))?;
+        let message_id = encode::message_id(attempt);
+        let body = encode::body(&attempt.email, Some(&message_id)).ok_or_else(|| refused(Subject::Message))?;
+        let call = self.post(attempt, &path, body, CREATED_BYTES_MAX);
+        let reply = self.wire.call(&call, deadline).await?;
         if reply.status != 201 {
-            return Err(nothing_sent(self.judge(&reply)));
+            return Err(self.judge(&reply));
         }
         reply.created().ok_or_else(|| not_sent(Sent::Maybe))
     }
@@ -144,8 +129,13 @@ impl GraphTransport {
         };
         let call = self.post(attempt, &path, String::new(), BODY_BYTES_MAX);
         match self.wire.call(&call, deadline).await {
-            // Gone: an earlier attempt sent it, or somebody took it away. A look-up tells.
-            Ok(reply) if reply.status == 404 => Answer { verdict: Verdict::Unknown, ..self.judge(&reply) },
+            Ok(reply) if reply.status == 404 => {
+                // Whatever is not there, this id leads nowhere: by its `Message-ID` a draft is found again.
+                self.left.forget(&attempt.operation_id);
+                let answer = self.judge(&reply);
+                // Gone: an earlier attempt sent it, or somebody took it away. A look-up tells.
+                if reply.item_is_gone() { Answer { verdict: Verdict::Unknown, ..answer } } else { answer }
+            }
             Ok(reply) => self.judge(&reply),
             // The draft's own request had left.
             Err(answer) => match answer.verdict {
@@ -169,20 +159,23 @@ impl GraphTransport {
     /// What became of an attempt whose outcome is unknown.
     pub(super) async fn reconcile_draft(&self, attempt: Attempt) -> Option<bool> {
         let mut deadline = pin!(tokio::time::sleep(attempt.timeout));
-        if let Some(draft) = self.drafts.get(&attempt.operation_id) {
+        if let Some(Left::Draft(draft)) = self.left.get(&attempt.operation_id) {
             let path = user_path(&attempt.mailbox, &format!("messages/{}", percent(&draft)))?;
             let call = get(format!("{}{path}?$select=isDraft", self.base));
-            let reply = self.wire.call(&call, deadline).await.ok()?;
-            return match reply.status {
-                200 => Some(!reply.json()?["isDraft"].as_bool()?),
-                404 => Some(true),
-                _ => None,
-            };
+            let reply = self.wire.call(&call, deadline.as_mut()).await.ok()?;
+            match reply.status {
+                200 => return Some(!reply.json()?["isDraft"].as_bool()?),
+                // No proof that it was sent: it may have moved, and so may its mailbox.
+                404 if reply.item_is_gone() => self.left.forget(&attempt.operation_id),
+                404 => {}
+                _ => return None,
+            }
         }
         let message_id = encode::message_id(&attempt);
         let call = reconcile::drafts(&self.base, &attempt.mailbox, &message_id)?;
         let reply = self.wire.call(&call, deadline.as_mut()).await.ok()?;
-        if let Look::Found(_) = reply.draft(&message_id)? {
+        if let Look::Found(draft) = reply.draft(&message_id)? {
+            self.left.keep(&attempt.operation_id, Left::Draft(draft));
             return Some(false);
         }
         let call = reconcile::call(&self.base, &attempt.mailbox, &message_id)?;
@@ -210,7 +203,17 @@ fn nothing_sent(answer: Answer) -> Answer {
     }
 }
 
+/// Whether a failed creation left certainly nothing: refused, or it never left.
+fn nothing_made(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Throttled(_) | Verdict::Permanent { .. } | Verdict::Transient { sent: Sent::No, .. })
+}
+
 impl Reply {
+    /// Whether it says that the item is not there, and not its mailbox.
+    fn item_is_gone(&self) -> bool {
+        self.status == 404 && says_item_not_found(&self.body)
+    }
+
     fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -222,6 +225,9 @@ impl Reply {
 
     /// The draft that was looked for. `None`: the answer does not say.
     fn draft(&self, message_id: &str) -> Option<Look> {
+        if self.status != 200 {
+            return None;
+        }
         let body = self.json()?;
         let drafts = body["value"].as_array()?;
         if drafts.is_empty() {
@@ -241,20 +247,6 @@ fn draft_id(value: &Value) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_of_drafts_are_bounded_and_the_oldest_goes_first() {
-        let drafts = Drafts::default();
-        let name = |n: usize| Arc::<str>::from(format!("{n}"));
-        for n in 0..=DRAFTS_MAX {
-            drafts.keep(&name(n), &name(n));
-            drafts.keep(&name(n), &name(n));
-        }
-        assert_eq!(drafts.get("0"), None);
-        assert_eq!((drafts.get("1"), drafts.kept().order.len()), (Some(name(1)), DRAFTS_MAX));
-        drafts.forget("1");
-        assert_eq!((drafts.get("1"), drafts.kept().order.len()), (None, DRAFTS_MAX - 1));
-    }
 
     #[test]
     fn an_id_that_could_not_stand_in_a_path_is_none() {

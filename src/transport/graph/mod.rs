@@ -22,6 +22,7 @@ mod batch;
 mod configured;
 mod draft;
 mod encode;
+mod left;
 mod options;
 mod reconcile;
 mod token;
@@ -53,7 +54,7 @@ pub struct GraphTransport {
     options: GraphOptions,
     tokens: Arc<dyn TokenSource>,
     wire: Wire,
-    drafts: draft::Drafts,
+    left: left::Leftovers,
 }
 
 impl GraphTransport {
@@ -77,7 +78,7 @@ impl GraphTransport {
         let base = options::base("base_url", &options.base_url, options.plain_http)?;
         let base = if base.ends_with("/v1.0") { base } else { base + "/v1.0" };
         let wire = Wire::new(wire::client(&options)?, Arc::clone(&tokens));
-        Ok(Self { base, options, tokens, wire, drafts: draft::Drafts::default() })
+        Ok(Self { base, options, tokens, wire, left: left::Leftovers::default() })
     }
 
     /// Fetches a token, so that wrong credentials are known at the start and not at the first email.
@@ -211,8 +212,7 @@ impl Transport for GraphTransport {
 
     /// Two requests where a draft comes first.
     fn cost(&self, counted: Cost) -> Cost {
-        let more = u32::from(self.options.mode == GraphMode::DraftThenSend);
-        Cost { requests: counted.requests.saturating_add(more), ..counted }
+        self.options.mode.cost(counted)
     }
 
     fn batch_max(&self) -> usize {
@@ -224,7 +224,7 @@ impl Transport for GraphTransport {
     }
 
     /// Looks for the email's `Message-ID` in the mailbox's Sent Items. `None` without one, or without an answer. Where a
-    /// draft came first, that is looked at first: still there, not sent; gone, sent.
+    /// draft came first, that is looked at first: still there, not sent; gone, Drafts and then Sent Items tell.
     ///
     /// `Some(false)` right after the send proves nothing: Sent Items is filled later. Ask again after the visibility
     /// delay.

@@ -20,7 +20,7 @@ pub(crate) fn json(file: &str, config: &Config, email: &Cost) -> Value {
     json!({
         "file": file,
         "valid": true,
-        "email": { "recipients": email.recipients, "bytes": email.bytes },
+        "email": { "requests": email.requests, "recipients": email.recipients, "bytes": email.bytes },
         "scopes": config.facts(email).iter().map(scope).collect::<Vec<_>>(),
         "settings": settings,
         "notes": config.notes(),

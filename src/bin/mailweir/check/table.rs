@@ -14,9 +14,10 @@ const MAILBOXES_MAX: usize = 50;
 pub(crate) fn text(file: &str, config: &Config, email: &Cost) -> String {
     let mut out = format!("{file} is valid.\n");
     out.push_str(&format!(
-        "Throughput is for emails of {} to {} each, before latency and what the lanes keep back.\n",
+        "Throughput is for emails of {} to {}, {} each, before latency and what the lanes keep back.\n",
         show_size(email.bytes),
-        many(email.recipients, "recipient")
+        many(email.recipients, "recipient"),
+        many(email.requests, "request")
     ));
     let facts = config.facts(email);
     let mut left = MAILBOXES_MAX;
