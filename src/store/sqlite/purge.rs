@@ -1,7 +1,8 @@
 //! Forgetting: what has ended, its attempts and its emails, when their time or their room is used up.
 //!
 //! A little with every transaction, oldest first, so that nothing ever stops to clean up: each one forgets at most a
-//! few more rows than it wrote. The clock is the latest instant a call has named; a store that nobody writes to
+//! few more rows than it wrote. What the oldest row is, is remembered, so that a commit in which nothing is due asks
+//! nothing. The clock is the latest instant a call has named; a store that nobody writes to
 //! forgets nothing.
 
 use std::time::Duration;
@@ -15,6 +16,17 @@ use super::write::Writes;
 use crate::engine::{OperationState, Timestamp};
 use crate::store::rules::is_over;
 
+/// No row is older than this: a bound, learnt by looking and lowered by what is written. The epoch: nobody has looked.
+#[derive(Debug)]
+pub(super) struct Oldest {
+    pub(super) attempt: Timestamp,
+    pub(super) ended: Timestamp,
+}
+
+impl Oldest {
+    pub(super) const UNKNOWN: Self = Self { attempt: Timestamp::EPOCH, ended: Timestamp::EPOCH };
+}
+
 /// Rows forgotten per transaction, beside as many as it wrote.
 const SPARE: usize = 32;
 
@@ -27,6 +39,8 @@ pub(super) struct Purge<'c> {
     oldest_ended: Statement<'c>,
     forget: Statement<'c>,
     forget_attempts: Statement<'c>,
+    oldest_attempt: Statement<'c>,
+    first_ended: Statement<'c>,
     oldest_kept: Statement<'c>,
     forget_kept: Statement<'c>,
     drop_payload: Statement<'c>,
@@ -54,6 +68,10 @@ impl<'c> Purge<'c> {
                 "DELETE FROM attempt WHERE (operation, number) IN
                  (SELECT operation, number FROM attempt INDEXED BY attempt_by_claim WHERE claimed_at < ?1 LIMIT ?2)",
             )?,
+            oldest_attempt: connection.prepare("SELECT min(claimed_at) FROM attempt INDEXED BY attempt_by_claim")?,
+            first_ended: connection.prepare(
+                "SELECT min(changed_at) FROM operation INDEXED BY operation_ended WHERE state BETWEEN 5 AND 8",
+            )?,
             oldest_kept: connection
                 .prepare("SELECT ended_at, key FROM kept_payload ORDER BY ended_at, key LIMIT ?1")?,
             forget_kept: connection.prepare("DELETE FROM kept_payload WHERE ended_at = ?1 AND key = ?2")?,
@@ -65,11 +83,19 @@ impl<'c> Purge<'c> {
     pub(super) fn run(&mut self, writes: &mut Writes<'c>, written: usize) -> Result<(), Fault> {
         let room = written.saturating_add(SPARE);
         let now = writes.latest;
-        let cutoff = row::stamp(now.before(self.attempts_for));
-        self.forget_attempts.execute((cutoff, limit(room)))?;
+        self.attempts(writes, now, room)?;
         writes.forget_notes(room)?;
         self.payloads(writes, now, room)?;
         self.operations(writes, now, room)
+    }
+
+    fn attempts(&mut self, writes: &mut Writes<'c>, now: Timestamp, room: usize) -> Result<(), Fault> {
+        let cutoff = now.before(self.attempts_for);
+        if writes.oldest.attempt < cutoff {
+            self.forget_attempts.execute((row::stamp(cutoff), limit(room)))?;
+            writes.oldest.attempt = oldest(&mut self.oldest_attempt)?;
+        }
+        Ok(())
     }
 
     fn operations(&mut self, writes: &mut Writes<'c>, now: Timestamp, room: usize) -> Result<(), Fault> {
@@ -77,6 +103,9 @@ impl<'c> Purge<'c> {
         let ended: u64 = over.map(|state| writes.tally.count(state)).sum();
         let mut surplus = ended.saturating_sub(self.ended_max);
         let cutoff = now.before(self.ended_for);
+        if surplus == 0 && writes.oldest.ended >= cutoff {
+            return Ok(());
+        }
         let mut rows = self.oldest_ended.query([limit(room)])?;
         let mut doomed = Vec::new();
         while let Some(found) = rows.next()? {
@@ -91,6 +120,7 @@ impl<'c> Purge<'c> {
             self.forget.execute([key])?;
             writes.tally.removed(mailbox, state);
         }
+        writes.oldest.ended = oldest(&mut self.first_ended)?;
         Ok(())
     }
 
@@ -119,6 +149,12 @@ impl<'c> Purge<'c> {
         }
         Ok(())
     }
+}
+
+/// The instant that `first` finds; never, where there is no row.
+fn oldest(first: &mut Statement<'_>) -> Result<Timestamp, Fault> {
+    let found: Option<i64> = first.query_row([], |row| row.get(0))?;
+    Ok(found.map_or(Timestamp::NEVER, row::instant))
 }
 
 fn limit(room: usize) -> i64 {

@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::{PayloadRetention, SqliteOptions};
+use super::purge::Oldest;
 use super::row;
 use super::tally::Tally;
 use crate::email::Email;
@@ -27,6 +28,7 @@ pub(super) struct Writes<'c> {
     pub(super) tally: Tally<'c>,
     /// The latest instant any call has named: the clock of retention.
     pub(super) latest: Timestamp,
+    pub(super) oldest: Oldest,
     live_max: u64,
     keeps_payloads: bool,
     insert: Statement<'c>,
@@ -58,6 +60,7 @@ impl<'c> Writes<'c> {
             names: Names::default(),
             tally: Tally::new(connection)?,
             latest: Timestamp::EPOCH,
+            oldest: Oldest::UNKNOWN,
             live_max: options.live_max,
             keeps_payloads: matches!(options.payloads, PayloadRetention::Keep { .. }),
             insert: prepare(
@@ -99,6 +102,7 @@ impl<'c> Writes<'c> {
     pub(super) fn roll_back(&mut self) {
         self.tally.roll_back();
         self.names.clear();
+        self.oldest = Oldest::UNKNOWN;
     }
 
     /// Stores the whole batch or, for a reason that it answers with, nothing of it.
@@ -257,6 +261,7 @@ impl<'c> Writes<'c> {
                 self.claim.execute((key, at, claim.attempt))?;
                 self.tally.moved(found.mailbox, found.seen.state, OperationState::Attempting);
                 self.latest = self.latest.max(claim.at);
+                self.oldest.attempt = self.oldest.attempt.min(claim.at);
             }
         }
         let mut rows = self.payload.query([row::number(claim.key.0)])?;
@@ -299,6 +304,7 @@ impl<'c> Writes<'c> {
         self.tally.moved(found.mailbox, from, record.state);
         self.latest = self.latest.max(record.at);
         if is_over(record.state) {
+            self.oldest.ended = self.oldest.ended.min(record.at);
             if self.keeps_payloads {
                 self.keep_payload.execute((at, key))?;
                 self.tally.kept_moved(1);

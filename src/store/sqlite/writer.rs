@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, Statement};
 use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoint::Checkpointer;
@@ -130,6 +130,8 @@ enum After {
 pub(super) struct Writer<'c> {
     file: &'c Path,
     connection: &'c Connection,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
     writes: Writes<'c>,
     purge: Purge<'c>,
     checkpointer: &'c Checkpointer,
@@ -149,6 +151,8 @@ impl<'c> Writer<'c> {
         Ok(Self {
             file,
             connection,
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
             writes: Writes::new(connection, options)?,
             purge: Purge::new(connection, options)?,
             checkpointer,
@@ -228,7 +232,7 @@ impl<'c> Writer<'c> {
             return Ok(group.iter().map(|_| Answer::Recorded(Ok(()))).collect());
         }
         let all = |error: rusqlite::Error| Undone::All(error.into());
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(all)?;
+        self.begin.execute([]).map_err(all)?;
         let mut answers = Vec::with_capacity(group.len());
         for (place, call) in group.iter().enumerate() {
             answers.push(self.write_one(call).map_err(|fault| match fault {
@@ -263,7 +267,7 @@ impl<'c> Writer<'c> {
 
     #[cfg(not(feature = "test-util"))]
     fn commit(&mut self) -> Result<(), Undone> {
-        self.connection.execute_batch("COMMIT").map_err(|error| Undone::All(error.into()))
+        self.commit.execute([]).map(drop).map_err(|error| Undone::All(error.into()))
     }
 
     #[cfg(feature = "test-util")]
@@ -274,7 +278,7 @@ impl<'c> Writer<'c> {
         if look(CommitPoint::Before(self.commits)) == Fate::Die {
             return Err(Undone::Died);
         }
-        self.connection.execute_batch("COMMIT").map_err(|error| Undone::All(error.into()))?;
+        self.commit.execute([]).map_err(|error| Undone::All(error.into()))?;
         if look(CommitPoint::After(self.commits)) == Fate::Die {
             return Err(Undone::Died);
         }
