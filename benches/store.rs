@@ -1,30 +1,36 @@
 //! The SQLite outbox beside SQLite itself, in one run: what durable submits cost over the bare writes they consist of.
 //!
-//! A disk has fast and slow days, so what counts is the ratio: both sides write by turns, into files of the same schema
-//! on the same disk. *bare* is one thread with prepared statements that writes the same rows in one transaction and
-//! commits with `synchronous = FULL`. *call* is one submission of the batch; *calls* are as many submissions of one
-//! each, under way at once, that find into commits by themselves.
+//! A disk has fast and slow days, and a machine has other work, so what counts is the ratio of what was measured side by
+//! side: the sides take turns of a few commits each, in an order that rotates, into files of the same schema in one
+//! folder, and the ratio is the median over the turns. Before that every file is written until its write-ahead log has
+//! been around once, so that nobody pays for making the log longer. *bare* is what a program would do by hand: one
+//! thread, prepared statements, the same rows of operation, email and counts, one transaction per batch,
+//! `synchronous = FULL`, SQLite's own checkpoints. *call* is one submission of the batch; *calls* are as many
+//! submissions of one each, under way at once, that find into commits by themselves.
 //!
-//! Run with `cargo bench --features sqlite --bench store`. Ratios come first, then a million pending operations
-//! (`MAILWEIR_BENCH_PENDING` sets another number; 0 leaves it out), then criterion's own figures.
+//! *cpu* is processor time per operation, user and system, of every thread that works for the side.
+//!
+//! Run with `cargo bench --features sqlite --bench store`. `MAILWEIR_BENCH_FOLDER` names another disk than that of
+//! the temporary folder, `MAILWEIR_BENCH_TURNS` another number of turns. Ratios come first, then criterion's figures.
 
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use futures::future::join_all;
 use mailweir::Email;
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
-use mailweir::store::{NewOperation, OperationQuery, SqliteOptions, SqliteStore, Store};
+use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
+use mailweir::store::{NewOperation, SqliteOptions, SqliteStore, Store};
 use rusqlite::{Connection, OpenFlags, Statement};
 use tokio::runtime::{Builder, Runtime};
 
 const SIZES: [usize; 2] = [1_024, 20_480];
 const BATCHES: [u64; 4] = [1, 16, 128, 1_024];
 /// Turns per ratio; each side has one in each.
-const TURNS: usize = 15;
+const TURNS: usize = 31;
+/// Bytes of emails written to each file beforehand: more than the log grows to.
+const WARM_BYTES: usize = 80 << 20;
 
 fn now() -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000)
@@ -140,106 +146,143 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Each side by turns; what each side takes for one operation, in microseconds: bare, one call, many calls.
-fn turns(bytes: usize, batch: u64) -> [f64; 3] {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut bare = Bare::new(&folder.path().join("bare.db")).expect("the schema");
-    let stores = ["call.db", "calls.db"].map(|name| open(&folder.path().join(name)));
-    let mut sources = [Source::new(bytes), Source::new(bytes), Source::new(bytes)];
-    let rounds = (1_024 / batch).clamp(4, 64);
-    let mut spent = [const { Vec::new() }; 3];
-    for turn in 0..=TURNS {
-        for side in 0..3 {
-            let batches: Vec<_> = (0..rounds).map(|_| sources[side].batch(batch)).collect();
-            let took = timed(|| {
-                for batch in batches {
-                    match side {
-                        0 => bare.write(&batch).expect("there is room"),
-                        1 => block_on(call(&stores[0], batch)),
-                        _ => block_on(calls(&stores[1], batch)),
-                    }
-                }
-            });
-            // The first turn warms up.
-            if turn > 0 {
-                spent[side].push(took);
-            }
+/// Processor time of a thread, or of all of this process's, in nanoseconds. Zero where the system does not tell.
+fn cpu(threads: Threads) -> u64 {
+    let time = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
+    };
+    match threads {
+        Threads::This => time(Path::new("/proc/thread-self/schedstat")),
+        Threads::All => {
+            let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+            tasks.map(|task| time(&task.path().join("schedstat"))).sum()
         }
     }
-    let each = rounds as f64 * batch as f64;
-    spent.map(|mut turns| {
-        // The median: a disk that stalls once says nothing about either side.
-        turns.sort_unstable();
-        turns[TURNS / 2].as_secs_f64() * 1e6 / each
-    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    /// The one that asks.
+    This,
+    All,
+}
+
+const SIDES: usize = 3;
+
+/// The three sides of one cell.
+struct Cell {
+    bare: Bare,
+    stores: [SqliteStore; 2],
+    sources: [Source; SIDES],
+    batch: u64,
+}
+
+/// What one side took for one operation.
+#[derive(Clone, Copy)]
+struct Took {
+    micros: f64,
+    cpu: f64,
+}
+
+impl Cell {
+    fn new(folder: &Path, bytes: usize, batch: u64) -> Self {
+        let mut cell = Self {
+            bare: Bare::new(&folder.join("bare.db")).expect("the schema"),
+            stores: ["call.db", "calls.db"].map(|name| open(&folder.join(name))),
+            sources: std::array::from_fn(|_| Source::new(bytes)),
+            batch,
+        };
+        let count = (WARM_BYTES / bytes) as u64;
+        for side in 0..SIDES {
+            for _ in 0..count.div_ceil(256) {
+                let batch = cell.sources[side].batch(256);
+                match side {
+                    0 => cell.bare.write(&batch).expect("there is room"),
+                    _ => block_on(call(&cell.stores[side - 1], batch)),
+                }
+            }
+        }
+        cell
+    }
+
+    fn write(&mut self, side: usize, batch: Vec<NewOperation>) {
+        match side {
+            0 => self.bare.write(&batch).expect("there is room"),
+            1 => block_on(call(&self.stores[0], batch)),
+            _ => block_on(calls(&self.stores[1], batch)),
+        }
+    }
+
+    fn turn(&mut self, side: usize, rounds: u64) -> Took {
+        let batches: Vec<_> = (0..rounds).map(|_| self.sources[side].batch(self.batch)).collect();
+        let threads = if side == 0 { Threads::This } else { Threads::All };
+        let before = cpu(threads);
+        let took = timed(|| batches.into_iter().for_each(|batch| self.write(side, batch)));
+        let spent = cpu(threads).saturating_sub(before);
+        let each = rounds as f64 * self.batch as f64;
+        Took { micros: took.as_secs_f64() * 1e6 / each, cpu: spent as f64 / 1e3 / each }
+    }
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+fn scratch() -> tempfile::TempDir {
+    let folder = std::env::var_os("MAILWEIR_BENCH_FOLDER").map_or_else(std::env::temp_dir, Into::into);
+    tempfile::tempdir_in(folder).expect("a scratch folder")
+}
+
+/// Every turn of one cell: what each side took in it.
+fn turns(bytes: usize, batch: u64, turns: usize) -> Vec<[Took; SIDES]> {
+    let folder = scratch();
+    let mut cell = Cell::new(folder.path(), bytes, batch);
+    let rounds = (128 / batch).clamp(1, 16);
+    let mut all = Vec::with_capacity(turns);
+    for turn in 0..turns {
+        let mut took = [Took { micros: 0.0, cpu: 0.0 }; SIDES];
+        for place in 0..SIDES {
+            let side = (turn + place) % SIDES;
+            took[side] = cell.turn(side, rounds);
+        }
+        all.push(took);
+    }
+    all
 }
 
 fn ratios() {
-    println!("durable submits: operations/s, and how fast against the bare writes (wanted: 0.80)");
-    println!("{:>7} {:>6} {:>10} {:>10} {:>6} {:>10} {:>6}", "bytes", "batch", "bare", "call", "", "calls", "");
+    println!("durable submits: operations/s, how fast against the bare writes (wanted: 0.80), cpu in us per operation");
+    println!(
+        "{:>7} {:>6} {:>10} {:>10} {:>6} {:>10} {:>6} {:>8} {:>8} {:>8}",
+        "bytes", "batch", "bare", "call", "", "calls", "", "cpu bare", "call", "calls"
+    );
+    let count = number("MAILWEIR_BENCH_TURNS").map_or(TURNS, |turns| usize::try_from(turns).unwrap_or(TURNS)).max(1);
     for bytes in SIZES {
         for batch in BATCHES {
-            let [bare, call, calls] = turns(bytes, batch);
-            let (rate, ratio) = (|micros: f64| 1e6 / micros, |micros: f64| bare / micros);
+            let turns = turns(bytes, batch, count);
+            let rate = |side: usize| 1e6 / median(turns.iter().map(|took| took[side].micros));
+            let ratio = |side: usize| median(turns.iter().map(|took| took[0].micros / took[side].micros));
+            let cpu = |side: usize| turns.iter().map(|took| took[side].cpu).sum::<f64>() / turns.len() as f64;
             println!(
-                "{bytes:>7} {batch:>6} {:>10.0} {:>10.0} {:>6.2} {:>10.0} {:>6.2}",
-                rate(bare),
-                rate(call),
-                ratio(call),
-                rate(calls),
-                ratio(calls)
+                "{bytes:>7} {batch:>6} {:>10.0} {:>10.0} {:>6.2} {:>10.0} {:>6.2} {:>8.1} {:>8.1} {:>8.1}",
+                rate(0),
+                rate(1),
+                ratio(1),
+                rate(2),
+                ratio(2),
+                cpu(0),
+                cpu(1),
+                cpu(2)
             );
         }
     }
-}
-
-/// Resident memory of this process in MB, where the system tells.
-fn resident_mb() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes / 1_024)
-}
-
-/// A restart with `count` pending operations, and what can be asked meanwhile.
-fn pending(count: u64) {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let file = folder.path().join("pending.db");
-    let mut source = Source::new(1_024);
-    let store = open(&file);
-    let filled = timed(|| {
-        while source.next <= count {
-            block_on(call(&store, source.batch(1_024)));
-        }
-    });
-    println!("{count} pending of 1 KB written in {filled:.1?}");
-    drop(store);
-    let before = resident_mb();
-    let mut store = None;
-    let opened = timed(|| store = Some(open(&file)));
-    let store = store.expect("just opened");
-    let mut recovery = None;
-    let recovered = timed(|| recovery = Some(block_on(store.recover(Timestamp::EPOCH, None)).expect("it is whole")));
-    let recovery = recovery.expect("just read");
-    println!(
-        "opened in {opened:.0?}, recovered {} operations in {recovered:.0?} (wanted: first send within 3 s); MB: {:?} before, {:?} with all of them",
-        recovery.operations.len(),
-        before,
-        resident_mb()
-    );
-    let mailbox = Some(Arc::clone(&recovery.operations[0].mailbox));
-    let state = Some(OperationState::Queued);
-    let queries = [
-        ("by state", OperationQuery { state, limit: 100, ..OperationQuery::default() }),
-        ("by mailbox", OperationQuery { mailbox: mailbox.clone(), limit: 100, ..OperationQuery::default() }),
-        ("by mailbox and state", OperationQuery { mailbox, state, limit: 100, ..OperationQuery::default() }),
-        ("of none", OperationQuery { state: Some(OperationState::Unknown), limit: 100, ..OperationQuery::default() }),
-    ];
-    for (name, query) in queries {
-        let took = timed(|| drop(black_box(block_on(store.operations(query)).expect("it is whole"))));
-        println!("100 {name}: {took:.2?} (wanted: 5 ms)");
-    }
-    let took = timed(|| drop(black_box(block_on(store.counts()))));
-    println!("counts: {took:.2?}");
 }
 
 fn criterion_figures() {
@@ -248,7 +291,7 @@ fn criterion_figures() {
     let mut group = criterion.benchmark_group("store/durable-submit");
     for bytes in SIZES {
         for batch in BATCHES {
-            let folder = tempfile::tempdir().expect("a scratch folder");
+            let folder = scratch();
             let store = open(&folder.path().join("outbox.db"));
             let mut source = Source::new(bytes);
             group.throughput(Throughput::Elements(batch)).measurement_time(Duration::from_secs(1));
@@ -268,13 +311,9 @@ fn criterion_figures() {
 fn main() {
     // `cargo test --benches` only wants to see it start.
     if std::env::args().any(|argument| argument == "--test") {
-        black_box(turns(1_024, 1));
+        black_box(turns(1_024, 1, 1));
         return;
     }
     ratios();
-    let count = std::env::var("MAILWEIR_BENCH_PENDING").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
-    if count > 0 {
-        pending(count);
-    }
     criterion_figures();
 }

@@ -1,0 +1,199 @@
+//! A restart with a million pending operations, from the start of a process to its first send.
+//!
+//! The outbox is written by one process and opened by another, so that what is measured of memory is the restart's
+//! alone. The second one is a program as any other: it opens the SQLite file, starts a scheduler over it with a
+//! transport that takes everything at once, and sends. Then it is asked what a console asks.
+//!
+//! Run with `cargo bench --features sqlite --bench pending`. `MAILWEIR_BENCH_PENDING` sets another number of operations,
+//! `MAILWEIR_BENCH_MAILBOXES` of mailboxes, `MAILWEIR_BENCH_FOLDER` another disk. Wanted: first send within 3 s, at most
+//! 600 MB resident, 5 ms per question.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::{BoxFuture, FutureExt, ready};
+use mailweir::clock::{Clock, SystemClock};
+use mailweir::engine::{Cost, Lane, OperationKey, OperationState};
+use mailweir::store::{NewOperation, OperationQuery, SqliteOptions, SqliteStore, Store};
+use mailweir::transport::{Answer, Attempt, Transport, Verdict};
+use mailweir::{Config, Email, Scheduler};
+use tokio::sync::Notify;
+
+/// Tells a process which part it has.
+const PART: &str = "MAILWEIR_BENCH_PART";
+const FILE: &str = "MAILWEIR_BENCH_FILE";
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn mailboxes() -> u64 {
+    number("MAILWEIR_BENCH_MAILBOXES", 1_000).max(1)
+}
+
+fn mailbox(n: u64) -> Arc<str> {
+    format!("news-{}@contoso.example", n % mailboxes()).into()
+}
+
+fn open(file: &Path) -> SqliteStore {
+    SqliteStore::open_with(file, SqliteOptions::new().live_max(100_000_000)).expect("an outbox")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn begin() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn since(begun: Instant) -> Duration {
+    begun.elapsed()
+}
+
+/// Writes the outbox, as a process that is killed leaves it.
+async fn fill(file: &Path) {
+    let (store, count) = (open(file), number("MAILWEIR_BENCH_PENDING", 1_000_000));
+    let now = SystemClock::new().now();
+    let mime: Vec<u8> = b"Subject: bench\r\n\r\n".iter().copied().cycle().take(1_024).collect();
+    let email = Email::from_mime("noreply@contoso.example", ["ann@fabrikam.example"], mime).expect("a valid email");
+    let operation = |key: u64| NewOperation {
+        key: OperationKey(key),
+        id: format!("01890a5d-ac96-774b-bcce-{key:012x}").into(),
+        fingerprint: key,
+        mailbox: mailbox(key),
+        lane: if key.is_multiple_of(10) { Lane::Foreground } else { Lane::Background },
+        tenant: Some(format!("tenant-{}", key % 20).into()),
+        campaign: Some("spring".into()),
+        cost: Cost::email(1, 1_400),
+        submitted_at: now,
+        not_before: now,
+        deadline: now.after(Duration::from_secs(86_400)),
+        email: email.clone(),
+        note: None,
+    };
+    for first in (1..=count).step_by(1_024) {
+        let batch = (first..=count.min(first + 1_023)).map(operation).collect();
+        store.insert(batch).await.expect("there is room");
+    }
+    // Not closed: the log is there, as after a kill.
+    std::process::exit(0);
+}
+
+/// Takes everything, and says so.
+#[derive(Debug, Default)]
+struct Sink {
+    first: Arc<Notify>,
+}
+
+impl Transport for Sink {
+    fn send(&self, _: Attempt) -> BoxFuture<'_, Answer> {
+        self.first.notify_one();
+        ready(Verdict::Accepted.into()).boxed()
+    }
+}
+
+/// Kilobytes of this process that `/proc` tells under `name`.
+fn kilobytes(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).unwrap_or(0)
+}
+
+fn memory(when: &str) {
+    println!("  resident {when}: {} MB, at most {} MB", kilobytes("VmRSS") / 1_024, kilobytes("VmHWM") / 1_024);
+}
+
+async fn reopen(file: &Path) {
+    let begun = begin();
+    let store = Arc::new(open(file));
+    println!("opened after {:.2?}", since(begun));
+    let (sink, mut config) = (Sink::default(), Config::default());
+    // Nothing but the restart is measured: one email each minute and mailbox.
+    config = config.mailbox_limits(["1 requests / 1m".parse().expect("a limit")]);
+    let first = Arc::clone(&sink.first);
+    let started = Scheduler::builder(config, sink).store(Arc::clone(&store)).start().await;
+    let scheduler = started.expect("it starts");
+    println!("started after {:.2?}", since(begun));
+    first.notified().await;
+    println!("first send after {:.2?}", since(begun));
+    memory("at the first send");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    memory("when all mailboxes are up");
+    ask(&scheduler).await;
+    memory("after the questions");
+    drop(scheduler);
+}
+
+async fn ask(scheduler: &Scheduler) {
+    let handle = scheduler.handle();
+    let (mailbox, tenant) = (Some(mailbox(3)), Some(Arc::from("tenant-3")));
+    let query = OperationQuery { limit: 100, ..OperationQuery::default() };
+    let state = Some(OperationState::Queued);
+    let queries = [
+        ("by state", OperationQuery { state, ..query.clone() }),
+        ("by state and lane", OperationQuery { state, lane: Some(Lane::Foreground), ..query.clone() }),
+        ("by mailbox", OperationQuery { mailbox: mailbox.clone(), ..query.clone() }),
+        ("by mailbox and state", OperationQuery { mailbox, state, ..query.clone() }),
+        ("by tenant", OperationQuery { tenant: tenant.clone(), ..query.clone() }),
+        ("by tenant and state", OperationQuery { tenant, state, ..query.clone() }),
+        ("of a state that none is in", OperationQuery { state: Some(OperationState::Rejected), ..query.clone() }),
+        ("of all", query),
+    ];
+    for (name, query) in queries {
+        let mut took = Vec::new();
+        for _ in 0..21 {
+            let begun = begin();
+            black_box(handle.operations(query.clone()).await.expect("it is whole"));
+            took.push(since(begun));
+        }
+        tell(&format!("100 {name}"), took);
+    }
+    let mut took = Vec::new();
+    for _ in 0..21 {
+        let begun = begin();
+        black_box(handle.counts().await.expect("it is whole"));
+        took.push(since(begun));
+    }
+    tell("counts", took);
+    let mut took = Vec::new();
+    for key in (7..2_100_u64).step_by(100) {
+        let begun = begin();
+        black_box(handle.operation(&format!("01890a5d-ac96-774b-bcce-{key:012x}")).await.expect("it is whole"));
+        took.push(since(begun));
+    }
+    tell("one by id", took);
+}
+
+fn tell(name: &str, mut took: Vec<Duration>) {
+    took.sort_unstable();
+    println!("{name}: median {:.2?}, longest {:.2?}", took[took.len() / 2], took[took.len() - 1]);
+}
+
+/// This binary again, in another part.
+fn part(name: &str, file: &Path) {
+    let this = std::env::current_exe().expect("this binary");
+    let status = Command::new(this).env(PART, name).env(FILE, file).status().expect("it starts");
+    assert!(status.success(), "{name}: {status}");
+}
+
+fn main() {
+    // `cargo test --benches` only wants to see it start.
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let file = std::env::var_os(FILE).map(PathBuf::from);
+    match (std::env::var(PART).ok().as_deref(), file) {
+        (Some("fill"), Some(file)) => runtime.block_on(fill(&file)),
+        (Some("reopen"), Some(file)) => runtime.block_on(reopen(&file)),
+        _ if is_test => {}
+        _ => {
+            let folder = std::env::var_os("MAILWEIR_BENCH_FOLDER").map_or_else(std::env::temp_dir, Into::into);
+            let folder = tempfile::tempdir_in(folder).expect("a scratch folder");
+            let file = folder.path().join("pending.db");
+            part("fill", &file);
+            part("reopen", &file);
+        }
+    }
+}
