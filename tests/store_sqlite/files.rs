@@ -1,6 +1,7 @@
 //! Files that are not what they should be: an error that names the file and the way out, and nothing lost.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -236,6 +237,9 @@ fn a_read_only_place_is_refused_by_name() {
         permissions.set_readonly(true);
         fs::set_permissions(place.file(), permissions).unwrap();
         let probe = fs::OpenOptions::new().write(true).open(place.file());
+        let word =
+            "NOT TESTED on a read-only file system: this user may not mount one. A read-only file stands in for it.";
+        std::io::stderr().write_all(format!("{word}\n").as_bytes()).unwrap();
         assert!(probe.is_err(), "run as a user who can mount, or as one who is bound by permissions");
         SqliteStore::open(place.file()).unwrap_err()
     };

@@ -1,5 +1,7 @@
 //! No room left: submissions are refused, what was accepted stays and can still be brought to its end.
 
+use std::io::Write as _;
+
 use mailweir::engine::OperationState;
 use mailweir::engine::operation::Transition;
 use mailweir::store::{SqliteOptions, SqliteStore, Store, StoreError};
@@ -41,21 +43,59 @@ async fn drain(store: &SqliteStore, taken: u64) {
     assert_eq!(state(store, taken + 1).await, OperationState::Queued);
 }
 
+/// A disk of its own, or a plain word that this test did not meet one: past what a test captures.
+fn disk(size: &str) -> Option<Mounted> {
+    let mounted = Mounted::tmpfs(size);
+    if mounted.is_none() {
+        let word =
+            "NOT TESTED on a full file system: this user may not mount one. A bound on the file stands in for it.";
+        std::io::stderr().write_all(format!("{word}\n").as_bytes()).unwrap();
+    }
+    mounted
+}
+
 #[test]
 fn a_full_disk_refuses_submissions_and_keeps_what_it_has() {
-    let Some(mounted) = Mounted::tmpfs("2m") else {
-        // The bound of the file stands in for the disk: SQLite reports both alike.
-        return a_bound_on_the_file_works_like_a_full_disk();
-    };
+    let Some(mounted) = disk("2m") else { return a_bound_on_the_file_works_like_a_full_disk() };
     block_on(async {
         let store = mounted.place.open();
         let taken = fill(&store).await;
         assert_whole(&store, taken).await;
-        // Room for something else on the same disk, and the store goes on by itself.
         store.close().await.unwrap();
         let store = mounted.place.open();
         assert_whole(&store, taken).await;
     });
+}
+
+#[test]
+fn a_disk_that_others_fill_stops_the_store_and_what_they_free_lets_it_go_on() {
+    let Some(mounted) = disk("4m") else { return a_submission_that_does_not_fit_fails_alone() };
+    let ballast = mounted.place.folder().join("ballast");
+    block_on(async {
+        let store = mounted.place.open();
+        store.insert((1..=20).map(new).collect()).await.unwrap();
+        store.claim(vec![claim(1, 1, 5)]).await.unwrap();
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        while file.write_all(&[0; 4_096]).is_ok() {}
+        // Whatever no longer fits is refused as such, may be tried again, and leaves no half of itself.
+        let error = store.insert(vec![sized(21, 200_000)]).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Full { bound } if bound.contains("outbox.db")), "{error}");
+        let mut told = store.record(record(1, Transition::Accept, 6)).await;
+        assert!(told.as_ref().err().is_none_or(StoreError::is_retryable), "{told:?}");
+        assert_eq!(found(&store, 21).await, None);
+        assert_eq!(store.recover(at(0), None).await.unwrap().operations.len(), if told.is_ok() { 19 } else { 20 });
+        drop(file);
+        std::fs::remove_file(&ballast).unwrap();
+        if told.is_err() {
+            told = store.record(record(1, Transition::Accept, 6)).await;
+        }
+        assert_eq!(told, Ok(()), "by itself, without being opened anew");
+        store.insert(vec![sized(21, 200_000)]).await.unwrap();
+        assert_eq!(state(&store, 1).await, OperationState::Accepted);
+        assert_eq!(store.counts().await.unwrap().iter().sum::<u64>(), 21);
+    });
+    let verdict: String = mounted.place.shell().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(verdict, "ok");
 }
 
 #[test]
