@@ -1,5 +1,7 @@
 //! What people and programs ask, answered from the engine.
 
+use tokio::sync::oneshot::Sender;
+
 use super::desk::Who;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
@@ -79,7 +81,7 @@ impl MailboxActor {
     }
 
     /// Starts nothing more: what waits goes back, what is in flight ends.
-    fn begin_drain(&mut self, answer: tokio::sync::oneshot::Sender<Drained>) {
+    fn begin_drain(&mut self, answer: Sender<Drained>) {
         let begin = || Drain { answers: Vec::new(), so_far: Drained::default(), unknown: Vec::new() };
         let drain = self.drain.get_or_insert_with(begin);
         drain.answers.push(answer);

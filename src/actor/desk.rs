@@ -81,7 +81,7 @@ impl Listeners {
     }
 
     /// Tells them, and forgets them.
-    fn tell(&mut self, outcome: &Outcome) {
+    pub(super) fn tell(&mut self, outcome: &Outcome) {
         match std::mem::take(self) {
             Self::None => {}
             Self::One(listener) => drop(listener.send(outcome.clone())),
@@ -170,27 +170,34 @@ impl Desk {
     /// An attempt has landed and the engine made nothing of it: answer what is owed.
     pub(crate) fn pay_unknown(&mut self, key: OperationKey) {
         if self.entries.get_mut(&key).is_some_and(|entry| std::mem::take(&mut entry.unknown_owed)) {
-            self.resolve(key, &Outcome::Unknown);
+            drop(self.resolve(key, &Outcome::Unknown));
         }
     }
 
-    /// Takes an operation that came to an end off the desk, and tells those who wait.
-    pub(crate) fn resolve(&mut self, key: OperationKey, outcome: &Outcome) {
-        let Some(entry) = self.entries.get_mut(&key) else { return };
+    /// Takes an operation that came to an end off the desk. That the provider took it is true whatever becomes of this
+    /// process, so it is told at once. Every other end could be undone by a crash until it is written: those who wait
+    /// for it are the answer, to be told then.
+    #[must_use]
+    pub(crate) fn resolve(&mut self, key: OperationKey, outcome: &Outcome) -> Option<Listeners> {
+        let entry = self.entries.get_mut(&key)?;
         if matches!((outcome, entry.flight), (Outcome::Unknown, Flight::Airborne(_))) {
             entry.unknown_owed = true;
-            return;
+            return None;
         }
-        if let Who::Operation(waiting) = &mut entry.who {
+        let Who::Operation(waiting) = &mut entry.who else { return None };
+        let mut waiting = std::mem::take(waiting);
+        if matches!(outcome, Outcome::Unknown | Outcome::Accepted { .. }) {
             waiting.tell(outcome);
         }
-        if !matches!(outcome, Outcome::Unknown) {
-            if matches!(entry.flight, Flight::Airborne(_)) {
-                // Whoever ended it did not wait for the attempt, and nobody will know it when it lands.
-                self.airborne = self.airborne.saturating_sub(1);
-            }
-            self.entries.remove(&key);
+        if matches!(outcome, Outcome::Unknown) {
+            return None;
         }
+        if matches!(entry.flight, Flight::Airborne(_)) {
+            // Whoever ended it did not wait for the attempt, and nobody will know it when it lands.
+            self.airborne = self.airborne.saturating_sub(1);
+        }
+        self.entries.remove(&key);
+        (!matches!(waiting, Listeners::None)).then_some(waiting)
     }
 
     /// Requests for permits that have not been granted, oldest first.

@@ -120,12 +120,15 @@ impl MailboxActor {
         if let Some((notes, result)) = written.notes {
             self.on_kept(&notes, written.permits, &result);
         }
-        if let Some((records, result)) = written.records {
-            match result {
-                Ok(()) if kept => self.store_recovered(),
-                Ok(()) => {}
-                Err(error) => self.on_not_recorded(records, &error),
+        match written.records {
+            Some((records, Err(error))) => self.on_not_recorded(records, &error),
+            Some((_, Ok(()))) => {
+                if kept {
+                    self.store_recovered();
+                }
+                self.journal.tell();
             }
+            None => self.journal.tell(),
         }
         if let Some((claims, answer)) = written.claims {
             self.on_claimed(claims, answer);
@@ -156,6 +159,7 @@ impl MailboxActor {
     fn on_not_recorded(&mut self, records: Arc<[Record]>, error: &StoreError) {
         if error.is_contradiction() {
             // The others are written, and this one would be refused as often as it came.
+            self.journal.tell();
             let (store, mailbox) = (self.world.store.kind(), Arc::clone(self.seat.id()));
             return self.world.reporter.report(self.now, EventKind::StoreContradicted { store, mailbox });
         }
@@ -219,6 +223,10 @@ impl MailboxActor {
                     self.journal.arrived(newcomer.operation.lane);
                     for repeat in self.admissions.failed(newcomer.operation.key) {
                         repeat.not_stored(error.clone());
+                    }
+                    if matches!(error, StoreError::Unavailable { .. }) {
+                        // It may be stored all the same: then it has to come to an end, whether or not it is submitted again.
+                        self.journal.look_up(Arc::clone(&newcomer.handed.id), Vec::new());
                     }
                     newcomer.handed.not_stored(error.clone());
                 }

@@ -6,6 +6,9 @@
 //! claims and inserts fail to their askers, who know what to do. Notes are as records,
 //! but for those that a store has no room for, which are let go: a breaker that is not remembered must not stop the rest.
 //!
+//! Whoever waits to hear of an end that we decided hears of it when that is written: told before, a crash in between would
+//! make it untrue.
+//!
 //! What has to be read of an operation is read last, when the records of the call are written: a row that is read
 //! before the record of its end is an old one.
 
@@ -18,11 +21,13 @@ use futures::future::{BoxFuture, OptionFuture, try_join_all};
 use tokio::sync::oneshot;
 
 use super::callers::{CallerCharge, Fate};
+use super::desk::Listeners;
 use super::entrance::Handed;
 use super::lookup::{Lookup, Lookups};
 use super::orders::PersonOrder;
+use super::question::OrderAnswer;
 use crate::email::Email;
-use crate::engine::mailbox::{Outcome, Record};
+use crate::engine::mailbox::{Outcome, Record, Refusal};
 use crate::engine::{Lane, Operation, OperationKey, Timestamp};
 use crate::store::{Claim, Inserted, NewOperation, NoteBody, NoteChange, OperationRecord, Store, StoreError};
 
@@ -35,6 +40,24 @@ pub(crate) struct Newcomer {
     pub(crate) handed: Box<Handed>,
     pub(crate) operation: Operation,
     pub(crate) charge: CallerCharge,
+}
+
+/// Something to be told when what it speaks of is written.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// How an operation ended.
+    Outcome(Listeners, Outcome),
+    /// What an order did.
+    Ordered(oneshot::Sender<Result<OrderAnswer, Refusal>>, OrderAnswer),
+}
+
+impl News {
+    fn tell(self) {
+        match self {
+            Self::Outcome(mut waiting, outcome) => waiting.tell(&outcome),
+            Self::Ordered(answer, done) => drop(answer.send(Ok(done))),
+        }
+    }
 }
 
 /// What one call wrote, or failed to.
@@ -81,6 +104,10 @@ pub(crate) struct Journal {
     lookups: Lookups,
     /// Notes that were not written. They go before newer ones.
     failed_notes: Vec<NoteChange>,
+    /// To be told when what was recorded before it is written.
+    news: Vec<News>,
+    /// How many of them the call under way, or the last one that failed, speaks for.
+    spoken_for: usize,
     /// Records that were not written. They go first.
     failed: Option<Arc<[Record]>>,
     /// After a failure: when the store is called again.
@@ -103,6 +130,16 @@ impl Journal {
     pub(crate) fn permit(&mut self, key: OperationKey, change: NoteChange) {
         self.notes.push(change);
         self.permits.push(key);
+    }
+
+    /// Tells it when the records of this turn are written.
+    pub(crate) fn tell_when_written(&mut self, news: News) {
+        self.news.push(news);
+    }
+
+    /// What the last call recorded is written.
+    pub(crate) fn tell(&mut self) {
+        self.news.drain(..std::mem::take(&mut self.spoken_for)).for_each(News::tell);
     }
 
     pub(crate) fn claim(&mut self, claim: Claim) {
@@ -145,6 +182,7 @@ impl Journal {
         self.failed_notes.shrink_to_fit();
         self.claims.shrink_to_fit();
         self.inserts.shrink_to_fit();
+        self.news.shrink_to_fit();
     }
 
     /// Whether a call is under way.
@@ -173,11 +211,12 @@ impl Journal {
     /// Writes what has gathered, if no call is under way. After a failure everything waits for its instant, so that a
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
-        let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty();
+        let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty() && self.news.is_empty();
         if self.busy || idle || self.retry_at.is_some_and(|at| at > now) {
             return Flush::Nothing;
         }
         self.retry_at = None;
+        self.spoken_for = self.news.len();
         let (mut newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
         // From the call on it may be stored, whatever becomes of the call.
         newcomers.iter_mut().for_each(|newcomer: &mut Newcomer| newcomer.charge.set(Fate::Stored));

@@ -53,8 +53,9 @@ impl MailboxActor {
         match answer {
             Ok(found) => {
                 for (lookup, record) in lookups.into_values().zip(found) {
-                    // Without a row there is nothing to tell: dropping the senders says so.
-                    if let Some(record) = record {
+                    // Without a row there is nothing to tell: dropping the senders says so. A row of another mailbox is
+                    // what a submission that failed would have been in conflict with.
+                    if let Some(record) = record.filter(|record| record.mailbox == *self.seat.id()) {
                         self.on_row(lookup, &record);
                     }
                 }
@@ -71,7 +72,9 @@ impl MailboxActor {
     }
 
     fn on_row(&mut self, lookup: Lookup, record: &OperationRecord) {
-        if !lookup.waiting.is_empty() {
+        // Its insert was done and the answer lost, and nobody has submitted it again.
+        let is_orphan = record.rows == 0 && !record.state.is_final();
+        if is_orphan || !lookup.waiting.is_empty() {
             self.tell_or_adopt(lookup.waiting, record);
         }
         for order in lookup.orders {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::desk::{Entry, Flight};
+use super::journal::News;
 use super::mailbox::MailboxActor;
 use super::past;
 use super::question::OrderAnswer;
@@ -100,8 +101,11 @@ impl MailboxActor {
         if answered.is_none() || self.engine.is_none() {
             self.given.remove(&key);
         }
-        if let Some(answered) = answered {
-            let _ = answer.send(Ok(answered));
+        match answered {
+            // Whoever hears that may send something else instead: not before a crash cannot undo it.
+            Some(done @ OrderAnswer::Done { .. }) => self.journal.tell_when_written(News::Ordered(answer, done)),
+            Some(answered) => drop(answer.send(Ok(answered))),
+            None => {}
         }
     }
 

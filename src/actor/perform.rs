@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::desk::{Flight, Who};
 use super::entrance::PermitReply;
+use super::journal::News;
 use super::kept;
 use super::mailbox::MailboxActor;
 use super::outlet::{Describe, Job, Work};
@@ -119,7 +120,9 @@ impl MailboxActor {
             }
             Some(_) => {
                 self.admissions.concluded(key, &outcome);
-                self.desk.resolve(key, &outcome);
+                if let Some(waiting) = self.desk.resolve(key, &outcome) {
+                    self.journal.tell_when_written(News::Outcome(waiting, outcome));
+                }
             }
             None => {}
         }

@@ -70,9 +70,15 @@ impl Seen {
             Ok(to) if to == record.state && !self.is_superseded(record) => Ok(RecordRule::Apply),
             Ok(to) if to == record.state => Ok(RecordRule::Skip),
             Err(_) if record.at <= self.changed_at => Ok(RecordRule::Skip),
+            // The claim that it takes back was never written.
+            Err(_) if record.transition == Transition::Void && self.is_waiting() => Ok(RecordRule::Skip),
             Ok(_) => Err(IllegalTransition { transition: record.transition, from: self.state }),
             Err(illegal) => Err(illegal),
         }
+    }
+
+    const fn is_waiting(&self) -> bool {
+        matches!(self.state, OperationState::Admitted | OperationState::Queued | OperationState::Deferred)
     }
 
     /// Whether it speaks of an attempt before the live one. A loss is believed whenever it says it was: after a

@@ -24,6 +24,10 @@ pub(crate) struct Faults {
     pub(crate) inserted: Option<StoreError>,
     /// Notes are not kept.
     pub(crate) keep: Option<StoreError>,
+    /// Claims are not written. Once.
+    pub(crate) claim: Option<StoreError>,
+    /// Claims are written, and the answer says this. Once.
+    pub(crate) claimed: Option<StoreError>,
     /// Nothing can be read back.
     pub(crate) recover: Option<StoreError>,
 }
@@ -88,7 +92,12 @@ impl Store for Faulty {
     }
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
-        self.call(None, async move { self.inner.claim(batch).await })
+        let failed = self.faults().claim.take();
+        let said = self.faults().claimed.take();
+        self.call(failed, async move {
+            let claimed = self.inner.claim(batch).await;
+            said.map_or(claimed, Err)
+        })
     }
 
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {

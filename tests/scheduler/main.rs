@@ -5,6 +5,7 @@
 mod aside;
 mod callers;
 mod deaths;
+mod doubt;
 mod faulty;
 mod intake;
 #[cfg(feature = "sqlite")]

@@ -204,6 +204,8 @@ impl Mailbox {
         let retry_at = now.after(backoff(&self.policy.retry, entry.id_hash, voids));
         self.unclaim(now, key, shared);
         if transient {
+            // Its row may have been written all the same: what comes next may not be listed from attempting.
+            self.record(now, key, Transition::Void, Some(retry_at));
             self.again(now, key, Some(retry_at));
         } else {
             self.end_cancelled(now, key);

@@ -1,0 +1,282 @@
+//! What is run: small days in the life of a sender, each with its kind of trouble.
+//!
+//! They are small because each is run once per durable write, and strict: a refused request counts against the limits,
+//! and a limit that a restart forgot would show at once.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mailweir::Lane;
+use mailweir::config::Config;
+use mailweir::engine::policy::DuplicatePolicy;
+use mailweir::engine::{Limit, Ratio, Scope, ScopeKind, Timestamp, Unit};
+use mailweir::scheduler::HoldScope;
+use mailweir::upstream::{
+    Algorithm, Block, Model, Profile, Random, Refusals, RetryAfterPolicy, Schedule, ScopeHeader, UpstreamLimit,
+};
+
+const NEWS: &str = "news@contoso.example";
+const ALERTS: &str = "alerts@contoso.example";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Something that a part of the program does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Submit(New),
+    SubmitMany(Vec<New>),
+    Cancel(Arc<str>),
+    Hold(HoldScope, Duration),
+    Resume(HoldScope),
+}
+
+/// A submission. Instants count from the start.
+#[derive(Clone, Debug)]
+pub(crate) struct New {
+    pub(crate) id: Arc<str>,
+    pub(crate) mailbox: Arc<str>,
+    pub(crate) lane: Lane,
+    pub(crate) campaign: Option<&'static str>,
+    pub(crate) not_before: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// When each act begins, from the start.
+pub(crate) type Acts = Vec<(Duration, Act)>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// What the upstream is.
+    pub(crate) model: fn(Timestamp, u64) -> Model,
+    pub(crate) config: fn() -> Config,
+    /// What the program does, by the seed.
+    pub(crate) acts: fn(&mut Random) -> Acts,
+    /// Whether the provider can be asked about an unknown.
+    pub(crate) looks_up: bool,
+    /// Refusals that are the provider's own doing: it was blocked at that instant.
+    pub(crate) is_blocked: fn(Timestamp) -> bool,
+}
+
+impl Scenario {
+    /// How long a commit takes: not at all, as in memory; a disk's sync; a disk in trouble.
+    pub(crate) fn commit(&self, seed: u64) -> Duration {
+        Duration::from_millis([0, 4, 150][(seed % 3) as usize])
+    }
+}
+
+pub(crate) const ALL: [Scenario; 8] =
+    [CAMPAIGN, THROTTLED, UNKNOWNS, NOBODY_TELLS, STEERED, DEADLINES, TWO_MAILBOXES, AT_LEAST_ONCE];
+
+const CAMPAIGN: Scenario = Scenario {
+    name: "campaign",
+    model: |_, seed| Profile::ALL[(seed % 4) as usize].model([UpstreamLimit::requests(30, MINUTE)], seed),
+    config: || mailbox(&["30 requests / 1m"]),
+    acts: |random| {
+        let mut acts = vec![(Duration::ZERO, Act::SubmitMany((0..30).map(|n| bulk("bulk", n)).collect()))];
+        acts.extend((0..40).map(|n| (spread(random, 120), Act::Submit(bulk("late", n)))));
+        acts.extend((0..25).map(|n| (spread(random, 240), Act::Submit(code("code", n)))));
+        acts
+    },
+    looks_up: true,
+    is_blocked: |_| false,
+};
+
+/// From second 30 to 55 and from 150 to 190.
+const BLOCKS: [(u64, u64); 2] = [(30, 55), (150, 190)];
+
+const THROTTLED: Scenario = Scenario {
+    name: "throttled",
+    model: |start, seed| {
+        let mut model = strict([UpstreamLimit::requests(30, MINUTE)]);
+        model.retry_after =
+            if seed.is_multiple_of(2) { RetryAfterPolicy::Constant(12) } else { RetryAfterPolicy::None };
+        model.scope_header = ScopeHeader::Path;
+        let scope = Scope::Mailbox(Arc::from(NEWS));
+        let block =
+            |(from, until)| Block { scope: scope.clone(), from: after(start, from), until: after(start, until) };
+        model.blocks = BLOCKS.map(block).to_vec();
+        model
+    },
+    config: || mailbox(&["30 requests / 1m"]),
+    acts: |random| {
+        let mut acts: Acts = (0..60).map(|n| (spread(random, 150), Act::Submit(bulk("bulk", n)))).collect();
+        acts.extend((0..25).map(|n| (spread(random, 200), Act::Submit(code("code", n)))));
+        acts
+    },
+    looks_up: true,
+    is_blocked: |at| {
+        BLOCKS
+            .iter()
+            .any(|(from, until)| after(crate::world::START, *from) <= at && at < after(crate::world::START, *until))
+    },
+};
+
+const UNKNOWNS: Scenario = Scenario {
+    name: "unknowns",
+    model: |_, _| faulty([UpstreamLimit::requests(30, MINUTE)]),
+    config: || mailbox(&["30 requests / 1m"]),
+    acts: mixed,
+    looks_up: true,
+    is_blocked: |_| false,
+};
+
+const NOBODY_TELLS: Scenario = Scenario { name: "nobody_tells", looks_up: false, ..UNKNOWNS };
+
+const STEERED: Scenario = Scenario {
+    name: "steered",
+    model: |_, _| faulty([UpstreamLimit::requests(30, MINUTE)]),
+    acts: |random| {
+        let mut acts = mixed(random);
+        acts.extend((0..10).map(|n| {
+            let new = New { not_before: Some(Duration::from_secs(60 + 7 * n)), ..bulk("later", n) };
+            (spread(random, 30), Act::Submit(new))
+        }));
+        let ids = |name: &'static str, count: u64| (0..count).map(move |n| Arc::from(format!("{name}-{n}")));
+        let cancelled = ids("bulk", 60).step_by(3).chain(ids("code", 20).step_by(4)).chain(ids("later", 10).step_by(2));
+        acts.extend(cancelled.map(|id: Arc<str>| (spread(random, 180), Act::Cancel(id))));
+        let hold = |at, scope, lasts| (Duration::from_secs(at), Act::Hold(scope, Duration::from_secs(lasts)));
+        acts.extend([
+            hold(20, HoldScope::Campaign(Arc::from("spring")), 40),
+            hold(70, HoldScope::Mailbox(Arc::from(NEWS)), 300),
+            (Duration::from_secs(95), Act::Resume(HoldScope::Mailbox(Arc::from(NEWS)))),
+            hold(100, HoldScope::Operation(Arc::from("bulk-59")), 60),
+            hold(140, HoldScope::All, 15),
+        ]);
+        acts
+    },
+    ..UNKNOWNS
+};
+
+const DEADLINES: Scenario = Scenario {
+    name: "deadlines",
+    model: |_, _| {
+        let mut model = faulty([UpstreamLimit::requests(20, MINUTE)]);
+        model.faults.error_before_charge = percent(25);
+        model.faults.error_after_charge = percent(10);
+        model
+    },
+    config: || {
+        let mut config = mailbox(&["20 requests / 1m"]);
+        config.retry.attempts_max = NonZeroU32::new(2).expect("two");
+        config
+    },
+    acts: |random| {
+        let due = |new: New, at: Duration, random: &mut Random| {
+            let deadline = Some(at + Duration::from_secs(20 + random.below(120)));
+            (at, Act::Submit(New { deadline, ..new }))
+        };
+        let mut acts: Acts = Vec::new();
+        for n in 0..70 {
+            let at = spread(random, 90);
+            acts.push(due(bulk("bulk", n), at, random));
+        }
+        for n in 0..20 {
+            let at = spread(random, 120);
+            acts.push(due(code("code", n), at, random));
+        }
+        acts
+    },
+    ..UNKNOWNS
+};
+
+const TWO_MAILBOXES: Scenario = Scenario {
+    name: "two_mailboxes",
+    model: |_, _| {
+        let application = UpstreamLimit::requests(40, MINUTE).at_scope(ScopeKind::Application);
+        let recipients = UpstreamLimit::new(ScopeKind::Mailbox, Unit::Recipients, 45, 2 * MINUTE, Algorithm::Rolling);
+        let mut model = faulty([UpstreamLimit::requests(30, MINUTE), recipients, application]);
+        model.scope_header = ScopeHeader::Path;
+        model
+    },
+    config: || mailbox(&["30 requests / 1m", "45 recipients / 2m"]).application_limits(limits(&["40 requests / 1m"])),
+    acts: |random| {
+        let alerts = |new: New| New { mailbox: Arc::from(ALERTS), ..new };
+        let mut acts = mixed(random);
+        acts.push((Duration::ZERO, Act::SubmitMany((0..25).map(|n| alerts(bulk("alert", n))).collect())));
+        acts.extend((0..15).map(|n| (spread(random, 150), Act::Submit(alerts(code("alarm", n))))));
+        acts
+    },
+    ..UNKNOWNS
+};
+
+const AT_LEAST_ONCE: Scenario = Scenario {
+    name: "at_least_once",
+    model: |_, _| {
+        let mut model = faulty([UpstreamLimit::requests(30, MINUTE)]);
+        model.faults.request_lost = percent(10);
+        model.faults.cut_before_body = percent(10);
+        model
+    },
+    config: || {
+        let mut config = mailbox(&["30 requests / 1m"]);
+        config.retry.duplicates = DuplicatePolicy::AtLeastOnce;
+        config
+    },
+    ..UNKNOWNS
+};
+
+fn after(start: Timestamp, seconds: u64) -> Timestamp {
+    start.after(Duration::from_secs(seconds))
+}
+
+fn limits(texts: &[&str]) -> Vec<Limit> {
+    texts.iter().map(|text| text.parse().expect("a limit")).collect()
+}
+
+fn mailbox(texts: &[&str]) -> Config {
+    Config::default().mailbox_limits(limits(texts)).application_limits([])
+}
+
+fn percent(percent: u32) -> Schedule<Ratio> {
+    Schedule::always(Ratio::percent(percent))
+}
+
+/// Every refusal counts.
+fn strict(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
+    let mut model = Model::new(limits);
+    model.refusals = Refusals::Counted;
+    model
+}
+
+/// One request in three has some trouble.
+fn faulty(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
+    let mut model = strict(limits);
+    model.faults.request_lost = percent(4);
+    model.faults.cut_before_body = percent(4);
+    model.faults.cut_after_body = percent(6);
+    model.faults.response_lost = percent(4);
+    model.faults.response_duplicated = percent(2);
+    model.faults.error_before_charge = percent(4);
+    model.faults.error_after_charge = percent(4);
+    model.faults.timeout_after_acceptance = percent(4);
+    model.faults.timeout_lingers = Duration::from_secs(5);
+    model
+}
+
+fn mixed(random: &mut Random) -> Acts {
+    let mut acts = vec![(Duration::ZERO, Act::SubmitMany((0..20).map(|n| bulk("bulk", n)).collect()))];
+    acts.extend((20..60).map(|n| (spread(random, 120), Act::Submit(bulk("bulk", n)))));
+    acts.extend((0..20).map(|n| (spread(random, 180), Act::Submit(code("code", n)))));
+    acts
+}
+
+/// An instant within the first `seconds`.
+fn spread(random: &mut Random, seconds: u64) -> Duration {
+    Duration::from_micros(random.below(seconds * 1_000_000))
+}
+
+fn bulk(name: &str, n: u64) -> New {
+    New {
+        id: Arc::from(format!("{name}-{n}")),
+        mailbox: Arc::from(NEWS),
+        lane: Lane::Background,
+        campaign: n.is_multiple_of(2).then_some("spring"),
+        not_before: None,
+        deadline: None,
+    }
+}
+
+fn code(name: &str, n: u64) -> New {
+    New { lane: Lane::Foreground, campaign: None, ..bulk(name, n) }
+}

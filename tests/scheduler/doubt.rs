@@ -1,0 +1,84 @@
+//! A store that leaves its caller in doubt, and a word that is kept back until it is true.
+//!
+//! Each test pins a fault that the enumeration of crash points (`tests/crash_points`) found.
+
+use std::time::Duration;
+
+use mailweir::engine::OperationState;
+use mailweir::scheduler::{Order, OrderAnswer};
+use mailweir::{Outcome, SubmitError};
+use tokio::time::{sleep, timeout};
+
+use crate::faulty::{Faulty, out_of_reach};
+use crate::support::*;
+
+#[test]
+fn a_cancellation_is_confirmed_when_it_is_written_and_not_before() {
+    // It was confirmed at once; a crash before the commit then sent what its caller believed to be cancelled.
+    paused(|| async {
+        let (store, transport) = (Faulty::default(), Scripted::slow(Duration::from_secs(10)));
+        let built = builder(limited("1 requests / 1h"), transport.clone()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        drop(handle.submit(foreground("first")).await.expect("stored"));
+        let ticket = handle.submit(foreground("second")).await.expect("stored");
+        store.faults().record = Some(out_of_reach());
+        let cancelling = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.cancel("second", Order::new("not needed")).await }
+        });
+        let outcome = tokio::spawn(ticket.outcome());
+        sleep(Duration::from_secs(60)).await;
+        assert!(!cancelling.is_finished() && !outcome.is_finished(), "nobody is told what is not written");
+        store.faults().record = None;
+        let answer = timeout(Duration::from_secs(5), cancelling).await.expect("soon").expect("no panic");
+        assert!(matches!(answer, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{answer:?}");
+        assert!(matches!(outcome.await.expect("no panic"), Ok(Outcome::Cancelled)));
+        assert_eq!(transport.count(), 1);
+    });
+}
+
+#[test]
+fn an_operation_whose_insert_was_in_doubt_comes_to_its_end_although_nobody_submits_it_again() {
+    // Its row stayed queued until the next start, for nobody knew of it.
+    paused(|| async {
+        let (store, transport) = (Faulty::default(), Scripted::accepting());
+        let built = builder(unlimited(), transport.clone()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        store.faults().inserted = Some(out_of_reach());
+        let told = scheduler.handle().submit(foreground("one")).await;
+        assert!(matches!(told, Err(SubmitError::Store { .. })), "{told:?}");
+        sleep(Duration::from_secs(5)).await;
+        let row = scheduler.handle().operation("one").await.expect("a store").expect("it was stored");
+        assert_eq!((row.state, transport.count()), (OperationState::Accepted, 1));
+        // Whoever submits it again meets the same operation.
+        let again = scheduler.handle().submit(foreground("one")).await.expect("the same one");
+        assert!(matches!(again.outcome().await, Ok(Outcome::Accepted { .. })));
+        assert_eq!(transport.count(), 1);
+    });
+}
+
+#[test]
+fn an_operation_whose_claim_was_in_doubt_ends_in_the_store_as_it_did_for_its_caller() {
+    // The row said "attempting", from where no end was listed: it stayed there until the next start made it unknown.
+    paused(|| async {
+        let (store, transport) = (Faulty::default(), Scripted::accepting());
+        let built = builder(unlimited(), transport.clone()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        for (id, is_written) in [("written", true), ("not-written", false)] {
+            if is_written {
+                store.faults().claimed = Some(out_of_reach());
+            } else {
+                store.faults().claim = Some(out_of_reach());
+            }
+            let ticket = handle.submit(foreground(id)).await.expect("stored");
+            let answer = handle.cancel(id, Order::new("not needed")).await;
+            assert!(matches!(answer, Ok(OrderAnswer::Done { .. })), "{id}: {answer:?}");
+            assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled)));
+            let row = handle.operation(id).await.expect("a store").expect("it was stored");
+            assert_eq!(row.state, OperationState::Cancelled, "{id}");
+        }
+        assert_eq!(transport.count(), 0);
+    });
+}
