@@ -76,6 +76,8 @@ pub(super) struct Traced {
     pub(super) submitted: bool,
     /// Its place among those that have ended.
     pub(super) ended: Option<usize>,
+    /// Whether nothing more comes of it.
+    pub(super) over: bool,
     /// The attempt that is live, or was last.
     pub(super) row: u32,
     pub(super) live: bool,
@@ -100,6 +102,7 @@ impl World {
             deadline: load.deadline,
             submitted: false,
             ended: None,
+            over: false,
             row: 0,
             live: false,
             down: Duration::ZERO,

@@ -82,6 +82,10 @@ pub struct World {
     down_until: Option<Timestamp>,
     /// Work inside one instant; kept for its room.
     work: VecDeque<Work>,
+    /// Operations submitted and not over.
+    live: usize,
+    /// Wakes at one instant.
+    woken: (Timestamp, usize),
 }
 
 /// New policies, to take effect at an instant.
@@ -161,6 +165,8 @@ impl World {
             look_ups: LookUps::Unanswered,
             down_until: None,
             work: VecDeque::new(),
+            live: 0,
+            woken: (START, 0),
         };
         world.make_engines();
         let ask = world.asks();

@@ -14,6 +14,10 @@ use crate::upstream::{ArrivalRequest, Decision, Delivery, RetryAfter};
 /// How long the provider takes to say what became of an unknown.
 const LOOK_UP_TAKES: Duration = Duration::from_millis(300);
 
+/// Most inputs that follow from one happening within its instant, per operation and engine that is there: over ten
+/// times what random worlds with tight limits have come to (`tests/shared_scopes.rs`).
+const WORK_EACH_MAX: usize = 16;
+
 /// Work inside one instant.
 #[derive(Debug)]
 pub(super) enum Work {
@@ -56,14 +60,14 @@ impl World {
                 // A timer that was moved meanwhile is no longer the one that is armed.
                 if self.armed[mailbox] == Some(place) {
                     self.armed[mailbox] = None;
-                    self.wakes += 1;
+                    self.woken();
                     self.run(Work::Mailbox(mailbox, Input::Wake));
                 }
             }
             Happening::WakeShared => {
                 if self.armed_shared == Some(place) {
                     self.armed_shared = None;
-                    self.wakes += 1;
+                    self.woken();
                     self.run(Work::Shared(shared::Input::Wake));
                 }
             }
@@ -87,6 +91,15 @@ impl World {
         }
     }
 
+    /// An engine names no instant twice, so none is woken twice in one.
+    fn woken(&mut self) {
+        self.wakes += 1;
+        let before = if self.woken.0 == self.now { self.woken.1 } else { 0 };
+        self.woken = (self.now, before + 1);
+        let most = 2 * (self.mailboxes.len() + 1);
+        assert!(before < most, "engines are woken again and again at {:?}", self.now);
+    }
+
     fn submitted(&mut self, key: OperationKey) {
         if let Some(back_at) = self.down_until {
             self.put(back_at, Happening::Submit(key));
@@ -94,6 +107,7 @@ impl World {
         }
         let Some(traced) = self.get_mut(key) else { return };
         traced.submitted = true;
+        self.live += 1;
         let Some(traced) = self.get(key) else { return };
         let (mailbox, operation) = (traced.mailbox, self.operation(key, traced));
         self.run(Work::Mailbox(mailbox, Input::Enqueue(operation)));
@@ -123,8 +137,13 @@ impl World {
     pub(super) fn run(&mut self, first: Work) {
         self.work.push_back(first);
         let shown = self.local(self.now);
+        let most = WORK_EACH_MAX * (self.live + self.mailboxes.len() + 1);
+        let mut done = 0;
         while let Some(work) = self.work.pop_front() {
             self.decisions += 1;
+            // Told to every mailbox by the way, as often as trouble comes and goes.
+            done += usize::from(!matches!(work, Work::Mailbox(_, Input::AskShared(_))));
+            assert!(done <= most, "the work of one happening has no end: {work:?} at {:?}", self.now);
             match work {
                 Work::Mailbox(number, input) => {
                     self.mailboxes[number].handle(shown, input);
@@ -272,6 +291,9 @@ impl World {
     /// An operation has ended, or one that had ended as unknown is settled after all.
     fn end(&mut self, key: OperationKey, outcome: Outcome) {
         let (now, place) = (self.now, self.ended.len());
+        let Some(traced) = self.get_mut(key) else { return };
+        let is_over = !matches!(outcome, Outcome::Unknown) && !std::mem::replace(&mut traced.over, true);
+        self.live -= usize::from(is_over);
         let Some(traced) = self.get_mut(key) else { return };
         if let Some(place) = traced.ended {
             if let Some(ended) = self.ended.get_mut(place) {

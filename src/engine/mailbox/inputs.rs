@@ -3,7 +3,6 @@
 use super::entry::{Shared, Step, Wish};
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
-use crate::engine::budget::Grant;
 use crate::engine::constraint::Constraint;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
@@ -96,42 +95,20 @@ impl Mailbox {
     }
 
     fn granted(&mut self, now: Timestamp, key: OperationKey) {
-        self.shared_waits.remove(&key);
-        let Some(entry) = self.table.get(key) else {
+        match self.table.get(key).map(|entry| entry.step) {
             // Nobody is left to use it.
-            self.effects.push_back(Effect::Return { key, tenant: None });
-            return;
-        };
-        let (lane, cost, step) = (entry.lane, entry.cost(), entry.step);
-        match step {
-            Step::Reserving => self.claim(now, key, Shared::Reserved),
-            Step::Waiting if self.may_use_grant(now, key) => {
-                if cfg!(debug_assertions) {
-                    self.assert_order(now, key, Grant::Ordinary);
-                }
-                self.budget.reserve(now, lane, &cost, Self::rules(&self.policy), &mut self.events);
-                self.on_start(now, lane);
+            None => self.effects.push_back(Effect::Return { key, tenant: None }),
+            Some(Step::Reserving) => {
+                self.reserving = self.reserving.saturating_sub(1);
                 self.claim(now, key, Shared::Reserved);
             }
-            Step::Waiting => {
+            Some(Step::Waiting) => self.granted_late(key),
+            Some(Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Unknown { .. }) => {
                 self.give_back_shared(key);
-                let dominant = self.budget.dominant(&cost);
-                self.table.requeue_unsent(key, dominant);
             }
-            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Unknown { .. } => self.give_back_shared(key),
             // What is under way settles it.
-            Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } => {}
+            Some(Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. }) => {}
         }
-    }
-
-    /// A late grant is used only if the operation is still the one this mailbox would send now.
-    fn may_use_grant(&mut self, now: Timestamp, key: OperationKey) -> bool {
-        let Some(entry) = self.table.get(key) else { return false };
-        let (lane, cost) = (entry.lane, entry.cost());
-        if lane == Lane::Background && self.peek(Lane::Foreground).is_some() {
-            return false;
-        }
-        self.budget.wait(now, lane, &cost, Grant::Ordinary, Self::rules(&self.policy)).is_none()
     }
 
     fn waiting(&mut self, now: Timestamp, key: OperationKey, constraint: Constraint) {
@@ -140,6 +117,7 @@ impl Mailbox {
             return;
         }
         entry.step = Step::Waiting;
+        self.reserving = self.reserving.saturating_sub(1);
         let (lane, cost) = (entry.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         let queue = (lane, self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned());
@@ -149,6 +127,7 @@ impl Mailbox {
     /// Nobody waits any more for what the shared scopes were asked for.
     pub(super) fn unreserve(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get(key) else { return };
+        self.reserving = self.reserving.saturating_sub(1);
         let (lane, cost) = (entry.lane, entry.cost());
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         self.give_back_shared(key);
@@ -232,7 +211,7 @@ impl Mailbox {
     }
 
     pub(super) fn give_back_shared(&mut self, key: OperationKey) {
-        self.shared_waits.remove(&key);
+        self.stop_waiting(key);
         if let Some(entry) = self.table.get(key) {
             let tenant = self.table.tenant(entry).cloned();
             self.effects.push_back(Effect::Return { key, tenant });

@@ -16,6 +16,7 @@ mod entry;
 mod finish;
 mod inputs;
 mod io;
+mod late;
 mod look;
 mod names;
 mod pump;
@@ -60,6 +61,10 @@ pub struct Mailbox {
     holds: Vec<Hold>,
     /// What binds the operations that the shared scopes make wait.
     shared_waits: BTreeMap<OperationKey, SharedWait>,
+    /// How many hold a slot here while the shared scopes are asked.
+    reserving: u32,
+    /// Grants that came while such a slot was in the way, in the order they came.
+    late: Vec<OperationKey>,
     effects: VecDeque<Effect>,
     events: Vec<Event>,
     /// Time never runs backwards for the engine, whatever the shell's clock does.
@@ -93,6 +98,8 @@ impl Mailbox {
             floor: Floor::default(),
             holds: Vec::new(),
             shared_waits: BTreeMap::new(),
+            reserving: 0,
+            late: Vec::new(),
             effects: VecDeque::new(),
             events: Vec::new(),
             now: Timestamp::EPOCH,
@@ -111,6 +118,7 @@ impl Mailbox {
         self.take(now, input);
         self.sweep(now);
         self.plan_wave(now);
+        self.use_late_grants(now);
         self.pump(now);
         self.remember(now);
         self.at_work = None;

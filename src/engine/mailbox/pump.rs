@@ -62,6 +62,9 @@ impl Mailbox {
         if self.table.waiting_count() == 0 {
             return self.floor.on_foreground_idle();
         }
+        if self.awaits_answers() {
+            return;
+        }
         let policy = Arc::clone(&self.policy);
         while self.table.waiting_count() > 0 {
             match self.pick(now, &policy) {
@@ -178,6 +181,7 @@ impl Mailbox {
         self.on_start(now, lane);
         match self.ask {
             AskShared::Always => {
+                self.reserving = self.reserving.saturating_add(1);
                 let tenant = self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned();
                 self.effects.push_back(Effect::Reserve { key, lane, tenant, cost });
             }

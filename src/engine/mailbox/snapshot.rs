@@ -105,6 +105,8 @@ impl Mailbox {
             floor: self.floor,
             holds: self.holds.clone(),
             shared_waits: BTreeMap::new(),
+            reserving: self.reserving,
+            late: Vec::new(),
             effects: VecDeque::new(),
             events: Vec::new(),
             now: self.now,

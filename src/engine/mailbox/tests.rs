@@ -15,6 +15,7 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};
 
 mod door;
+mod late;
 mod mended;
 mod unknown;
 mod waits;

@@ -1,0 +1,71 @@
+//! Random worlds under shared scopes, with connections so tight that mailboxes, tenants and the application are full
+//! at once. The world itself counts the work of each instant; here everything has to end, and within its limits.
+//!
+//! A failure names its seed.
+#![cfg(feature = "sim")]
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mailweir::engine::mailbox::Outcome;
+use mailweir::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
+use mailweir::engine::{Lane, Limit, Ratio, ScopeKind};
+use mailweir::simulation::{Load, World};
+use mailweir::upstream::{ConcurrencyLimit, LogNormal, Model, Random, Upstream, check};
+
+const TENANTS: [&str; 5] = ["acme", "zenith", "globex", "initech", "umbrella"];
+const OPERATIONS: usize = 60;
+
+fn small(random: &mut Random, below: u64) -> usize {
+    usize::try_from(random.below(below)).expect("a small number")
+}
+
+fn scope(random: &mut Random, limits: &[&str], connections_max: u64) -> ScopePolicy {
+    let limits: Vec<Limit> = limits.iter().map(|text| text.parse().expect("a limit")).collect();
+    let limits = if random.below(2) == 0 { limits } else { Vec::new() };
+    ScopePolicy {
+        limits,
+        concurrency: NonZeroU32::new(u32::try_from(1 + random.below(connections_max)).expect("small")),
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random::stream(seed, 21);
+    let mailbox = MailboxPolicy { scope: scope(&mut random, &["30 requests / 1m"], 3), ..MailboxPolicy::default() };
+    let application = scope(&mut random, &["20 requests / 10s"], 3);
+    let mut shared = SharedPolicy { application, ..SharedPolicy::default() };
+    if random.below(2) == 0 {
+        shared.tenant = scope(&mut random, &["6 requests / 10s"], 2);
+    }
+    let most = shared.application.concurrency.map_or(u32::MAX, NonZeroU32::get);
+    let mut model = Model::new(Vec::new());
+    model.concurrency = vec![ConcurrencyLimit::new(ScopeKind::Application, most)];
+    model.latency.up = LogNormal::new(Duration::from_millis(1 + random.below(50)), Ratio::percent(50));
+    model.latency.service = LogNormal::new(Duration::from_millis(10 + random.below(900)), Ratio::percent(80));
+    model.latency.longest = Duration::from_secs(20);
+    let mailboxes = 1 + small(&mut random, 3);
+    let mut world = World::new(mailboxes, &Arc::new(mailbox), Some(Arc::new(shared)), Upstream::new(model, seed));
+    for _ in 0..OPERATIONS {
+        // Some together, some while others are on their way.
+        let at = world.start().after(Duration::from_millis(random.below(20) * 100));
+        let lane = if random.below(3) == 0 { Lane::Background } else { Lane::Foreground };
+        let mut load = Load::new(lane).mailbox(small(&mut random, mailboxes as u64));
+        if random.below(6) > 0 {
+            load = load.tenant(TENANTS[small(&mut random, 5)]);
+        }
+        world.submit(at, &load);
+    }
+    world.run_to_end(world.start().after(Duration::from_secs(86_400)));
+    assert_eq!(world.pending(), 0, "seed {seed}: everything ends");
+    let ended = world.ended();
+    assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Accepted { .. })), "seed {seed}: {ended:?}");
+    let counts = check::counts(world.upstream().log().client());
+    assert_eq!(counts.refused, 0, "seed {seed}: more than {most} at once");
+}
+
+#[test]
+fn however_tight_the_limits_of_all_scopes_an_instant_has_an_end() {
+    let seeds: u64 = std::env::var("MAILWEIR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
+    (0..seeds).for_each(run);
+}
