@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::entry::{Shared, Step, Wish};
+use super::entry::{Entry, Shared, Step, Wish};
 use super::table::End;
 use super::{AskShared, Effect, Mailbox, Outcome};
 use crate::engine::budget::Blame;
-use crate::engine::cost::Cost;
 use crate::engine::event::Event;
 use crate::engine::operation::{OperationKey, OperationKind, OperationState, QuarantineCause, Transition};
 use crate::engine::policy::DuplicatePolicy;
@@ -184,7 +183,7 @@ impl Mailbox {
         let Some(entry) = self.table.get(key) else { return };
         if entry.wish != Wish::Nothing {
             self.grant_wish(now, key);
-        } else if entry.deadline <= now || self.never_fits(&entry.cost()) {
+        } else if entry.deadline <= now || self.is_hopeless(entry) {
             self.exhaust(now, key, Transition::Exhaust);
         } else if let Some(at) = at.filter(|at| *at > now) {
             self.table.delay(key, Step::Delayed { due_at: at });
@@ -193,17 +192,21 @@ impl Mailbox {
         }
     }
 
-    /// Whether a limit was lowered below this cost since it was admitted.
-    pub(super) fn never_fits(&self, cost: &Cost) -> bool {
-        self.budget.never(cost).is_some()
+    /// Whether a limit was lowered below its cost, or below the attempts it has used, since it was admitted.
+    pub(super) fn is_hopeless(&self, entry: &Entry) -> bool {
+        self.budget.never(&entry.cost()).is_some() || entry.attempts() >= self.policy.retry.attempts_max.get()
     }
 
     /// Ends what can never go any more, so that it does not block what can.
     pub(super) fn end_hopeless(&mut self, now: Timestamp) {
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
-            let waits = matches!(entry.step, Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting);
-            if waits && self.never_fits(&entry.cost()) {
+            // An attempt under way is judged when it has ended, an unknown by its look-ups.
+            let waits = matches!(
+                entry.step,
+                Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving
+            );
+            if waits && self.is_hopeless(entry) {
                 self.deadline_passed(now, key);
             }
         }

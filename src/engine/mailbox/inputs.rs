@@ -51,14 +51,14 @@ impl Mailbox {
         if operation.lane == Lane::Foreground {
             self.budget.on_foreground_arrival(now, &operation.cost, Self::rules(&self.policy));
         }
-        let (not_before, hopeless) = (operation.not_before, self.never_fits(&operation.cost));
+        let not_before = operation.not_before;
         self.table.insert(&operation);
         if not_before > now {
             self.table.delay(key, Step::Delayed { due_at: not_before });
         } else {
             self.ready(now, key, End::Tail);
         }
-        if hopeless {
+        if self.table.get(key).is_some_and(|entry| self.is_hopeless(entry)) {
             // `check` let it in, and a limit was lowered while it was being stored.
             self.deadline_passed(now, key);
         }

@@ -185,3 +185,63 @@ fn what_waits_for_an_instant_of_its_own_counts_against_the_bound_of_its_lane() {
     let refusal = rig.mailbox.check(rig.now, &rig.operation(3, Lane::Background), None);
     assert!(matches!(refusal, Err(Refusal::QueueFull { depth_max: 2, .. })), "{refusal:?}");
 }
+
+/// An operation of an earlier life that has used `attempts` of them.
+fn tried(rig: &Rig, key: u64, attempts: u32, state: OperationState) -> RestoredOperation {
+    let mut operation = rig.operation(key, Lane::Foreground);
+    operation.attempts = attempts;
+    RestoredOperation { operation, state, next_at: None, rows: attempts, changed_at: rig.now, crashes: 0 }
+}
+
+#[test]
+fn an_operation_that_comes_back_with_all_its_attempts_used_is_exhausted_and_not_sent() {
+    let mut policy = policy(&["50 requests / 1m"], 4);
+    policy.retry.attempts_max = NonZeroU32::new(3).expect("three");
+    let mut rig = Rig::new(policy);
+    let restored = [
+        tried(&rig, 1, 2, OperationState::Deferred),
+        tried(&rig, 2, 3, OperationState::Deferred),
+        tried(&rig, 3, 4, OperationState::Queued),
+        tried(&rig, 4, 3, OperationState::Unknown),
+    ];
+    rig.mailbox.restore(T0, restored.to_vec(), &[]);
+    rig.input(Input::Wake);
+    assert_eq!(rig.sent, [OperationKey(1)]);
+    assert_eq!(rig.records, [(OperationKey(2), Transition::Exhaust), (OperationKey(3), Transition::Exhaust)]);
+    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 3, throttled: None }));
+    assert_eq!(rig.mailbox.state(OperationKey(4)), Some(OperationState::Unknown), "its look-ups decide");
+}
+
+#[test]
+fn fewer_attempts_by_a_new_policy_hold_for_what_waits_and_for_what_is_under_way() {
+    let generous = policy(&["50 requests / 1m"], 1);
+    let mut strict = generous.clone();
+    strict.retry.attempts_max = NonZeroU32::new(1).expect("one");
+    let mut rig = Rig::new(generous);
+    let restored = [1, 2].map(|key| tried(&rig, key, 1, OperationState::Deferred));
+    rig.mailbox.restore(T0, restored.to_vec(), &[]);
+    rig.input(Input::Wake);
+    assert_eq!(rig.sent, [OperationKey(1)], "2 waits for the connection");
+    rig.input(Input::Reconfigure(Arc::new(strict)));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 1, throttled: None }));
+    let kind = ThrottleKind::Rate;
+    rig.answer(1, Verdict::Throttled(Throttle { retry_after: None, scope: None, kind }));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: Some(kind) }));
+    assert_eq!(rig.sent, [OperationKey(1)]);
+}
+
+#[test]
+fn fewer_attempts_hold_for_what_the_shared_scopes_are_asked_for() {
+    let generous = policy(&["50 requests / 1m"], 1);
+    let mut strict = generous.clone();
+    strict.retry.attempts_max = NonZeroU32::new(1).expect("one");
+    let mut rig = Rig::new(generous);
+    rig.input(Input::AskShared(AskShared::Always));
+    let restored = tried(&rig, 1, 1, OperationState::Deferred);
+    rig.mailbox.restore(T0, vec![restored], &[]);
+    rig.input(Input::Reconfigure(Arc::new(strict)));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: None }));
+    assert!(matches!(rig.others.last(), Some(Effect::Return { .. })), "{:?}", rig.others);
+    rig.input(Input::Granted { key: OperationKey(1) });
+    assert!(rig.sent.is_empty());
+}
