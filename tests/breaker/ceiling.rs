@@ -114,3 +114,14 @@ fn new_limits_forget_what_the_old_ones_taught_and_keep_the_cooldown() {
     rig.breaker.forget_limits();
     assert_eq!((rig.breaker.amount(again, 0, 30), rig.until(again)), (30, until));
 }
+
+#[test]
+fn a_ramp_that_outlasts_the_memory_of_its_cooldown_leaves_no_instant_that_has_passed() {
+    let mut rig = Rig::minute();
+    let again = blip(&mut rig, at(0), 30).after(Duration::from_secs(60));
+    rig.policy.ramp = Duration::from_secs(650); // the memory is ten windows of a minute
+    let closed = blip(&mut rig, again, 5);
+    assert!(rig.breaker.amount(closed, 0, 30) < 30, "the ceiling is still there");
+    let next = rig.breaker.deadline().expect("the end of the ceiling");
+    assert!(next > closed, "{next} of {closed}");
+}

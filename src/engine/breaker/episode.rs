@@ -133,13 +133,20 @@ impl Episodes {
             }
             Phase::Ramp(ramp) if now >= ramp.ends_at => {
                 self.phase = Phase::Closed;
+                self.forget(now);
                 Turn::Closed
             }
-            Phase::Closed if self.remembered_until().is_some_and(|until| now >= until) => {
-                *self = Self { episodes: self.episodes, ..Self::new() };
+            _ => {
+                self.forget(now);
                 Turn::None
             }
-            _ => Turn::None,
+        }
+    }
+
+    /// A closed breaker whose memory is over remembers nothing; a ramp may have lasted longer than it.
+    fn forget(&mut self, now: Timestamp) {
+        if self.phase == Phase::Closed && self.remembered_until().is_some_and(|until| now >= until) {
+            *self = Self { episodes: self.episodes, ..Self::new() };
         }
     }
 
@@ -235,6 +242,7 @@ impl Episodes {
             return Turn::None;
         }
         self.phase = Ramp::begin(now, policy).map_or(Phase::Closed, Phase::Ramp);
+        self.forget(now);
         if self.phase == Phase::Closed { Turn::Closed } else { Turn::None }
     }
 
@@ -304,7 +312,7 @@ impl Episodes {
             let index = limits.iter().position(|other| *other == limit)?;
             Some(Measured { index, of: LimitUse { limit, used, accepted } })
         });
-        Self {
+        let mut restored = Self {
             phase,
             until: rebased(now, since, of.until),
             reason: of.reason,
@@ -318,7 +326,9 @@ impl Episodes {
             measured,
             forgiven: of.forgiven,
             memory: of.memory.max(MEMORY_MIN),
-        }
+        };
+        restored.forget(now);
+        restored
     }
 
     /// When time alone changes it next.
