@@ -60,9 +60,10 @@ impl Claims {
 
     /// Granted reservations as attempts that began with them.
     pub(super) fn reserved(&self) -> impl Iterator<Item = (Option<Arc<str>>, PastAttempt)> {
-        self.claims.values().filter_map(|claim| {
+        self.claims.iter().filter_map(|(key, claim)| {
             let Input::Reserve { lane, tenant, cost, .. } = &claim.reserve else { return None };
-            let attempt = PastAttempt { lane: *lane, cost: *cost, claimed_at: claim.granted?, finished_at: None };
+            let (key, lane, cost, claimed_at) = (*key, *lane, *cost, claim.granted?);
+            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at: None };
             Some((tenant.clone(), attempt))
         })
     }

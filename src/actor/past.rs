@@ -40,7 +40,8 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
 
 /// An attempt as the ledger takes it.
 pub(crate) const fn attempt(record: &AttemptRecord) -> PastAttempt {
-    PastAttempt { lane: record.lane, cost: record.cost, claimed_at: record.claimed_at, finished_at: record.finished_at }
+    let AttemptRecord { key, lane, cost, claimed_at, finished_at, .. } = *record;
+    PastAttempt { key, lane, cost, claimed_at, finished_at }
 }
 
 /// How an operation ended, if it has.

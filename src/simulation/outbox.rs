@@ -158,7 +158,8 @@ impl World {
         for (key, past) in self.outbox.attempts.iter().filter(|(_, past)| past.left == Left::Maybe) {
             let Some(traced) = self.get(*key) else { continue };
             let (claimed_at, finished_at) = (past.claimed_at, past.finished_at);
-            let attempt = PastAttempt { lane: traced.lane, cost: traced.cost, claimed_at, finished_at };
+            let (key, lane, cost) = (*key, traced.lane, traced.cost);
+            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at };
             attempts[traced.mailbox].push(attempt);
             shared.push((traced.tenant.clone(), attempt));
         }

@@ -6,10 +6,11 @@
 use super::Mailbox;
 use super::entry::Step;
 use super::table::End;
+use super::unknown::Tried;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
-use crate::engine::operation::{Operation, OperationState, QuarantineCause, Transition};
+use crate::engine::operation::{KeyMap, Operation, OperationKey, OperationState, QuarantineCause, Transition};
 use crate::engine::time::Timestamp;
 
 /// A live operation as the outbox has it.
@@ -32,6 +33,8 @@ pub struct RestoredOperation {
 /// An attempt as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastAttempt {
+    /// Whose.
+    pub key: OperationKey,
     /// The lane it was charged to.
     pub lane: Lane,
     /// What it took.
@@ -64,11 +67,12 @@ impl Mailbox {
                 self.budget.restore_live(now, (attempt.lane, claimed_at), until, Self::rules(&self.policy));
             }
         }
+        let tried = self.tried(attempts);
         let mut operations = operations;
         operations.sort_unstable_by_key(|restored| restored.operation.key);
         for restored in operations {
             self.at_work = Some(restored.operation.key);
-            self.restore_one(now, restored);
+            self.restore_one(now, restored, &tried);
         }
         self.at_work = None;
         self.end_hopeless(now);
@@ -78,7 +82,7 @@ impl Mailbox {
         self.tell_events();
     }
 
-    fn restore_one(&mut self, now: Timestamp, restored: RestoredOperation) {
+    fn restore_one(&mut self, now: Timestamp, restored: RestoredOperation, tried: &KeyMap<Tried>) {
         if restored.state.is_final() {
             return;
         }
@@ -103,7 +107,7 @@ impl Mailbox {
                 self.await_look_up(key, Step::unknown(since), now);
             }
             _ => {
-                self.assume_sent(key);
+                self.assume_sent(now, key, tried.get(&key));
                 let at = restored.next_at.unwrap_or(not_before);
                 if at > now {
                     self.table.delay(key, Step::Delayed { due_at: at });

@@ -10,9 +10,9 @@
 //! look-up or a person moves it on.
 
 use super::entry::{Shared, Step, Wish};
-use super::{Effect, Mailbox, Outcome};
+use super::{Effect, Mailbox, Outcome, PastAttempt};
 use crate::engine::invariants::operation::repeat_is_deduplicated;
-use crate::engine::operation::{OperationKey, OperationState, QuarantineCause, Transition};
+use crate::engine::operation::{KeyMap, OperationKey, OperationState, QuarantineCause, Transition};
 use crate::engine::policy::{DuplicatePolicy, LOOK_UPS, clock_slack, look_up_gap};
 use crate::engine::retry::backoff;
 use crate::engine::time::Timestamp;
@@ -161,16 +161,56 @@ impl Mailbox {
         self.doubt(now, key);
     }
 
-    /// An operation that an earlier life left waiting after an attempt, under a policy of blind repeats: that attempt
-    /// may be the one it repeats, and the outbox does not say. Its submission is the earliest it can have been sent.
-    pub(super) fn assume_sent(&mut self, key: OperationKey) {
-        let blind =
-            self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce && !self.policy.retry.horizon.is_zero();
+    /// What the log says of the attempts of each operation, under a policy of blind repeats.
+    pub(super) fn tried(&self, attempts: &[PastAttempt]) -> KeyMap<Tried> {
+        let mut tried = KeyMap::<Tried>::default();
+        if self.repeats_blindly() {
+            for attempt in attempts {
+                tried.entry(attempt.key).or_default().add(attempt);
+            }
+        }
+        tried
+    }
+
+    /// An operation that an earlier life left waiting, under a policy of blind repeats: an attempt of which no end is
+    /// known may be the one it repeats. Refusals are no such attempts, and only they use none up. Where the log is no
+    /// longer whole, its submission is the earliest that an attempt can have been sent.
+    pub(super) fn assume_sent(&mut self, now: Timestamp, key: OperationKey, tried: Option<&Tried>) {
+        let blind = self.repeats_blindly();
         let Some(entry) = self.table.get_mut(key) else { return };
         let waits = matches!(entry.state, OperationState::Queued | OperationState::Deferred);
-        if blind && waits && entry.rows > 0 {
-            let submitted_at = entry.submitted_at;
-            entry.more_mut().maybe_sent_at = Some(submitted_at);
+        if !blind || !waits || entry.rows == 0 {
+            return;
+        }
+        let Tried { rows, open, first_open } = tried.copied().unwrap_or_default();
+        let is_whole = rows >= entry.rows || open >= entry.attempts();
+        let first = if is_whole { first_open.map(|at| at.min(now)) } else { Some(entry.submitted_at) };
+        if let Some(first) = first {
+            entry.more_mut().maybe_sent_at = Some(first);
+        }
+    }
+
+    fn repeats_blindly(&self) -> bool {
+        self.policy.retry.duplicates == DuplicatePolicy::AtLeastOnce && !self.policy.retry.horizon.is_zero()
+    }
+}
+
+/// What the log has of one operation's attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tried {
+    rows: u32,
+    /// Those that were lost, or are not known to have ended.
+    open: u32,
+    first_open: Option<Timestamp>,
+}
+
+impl Tried {
+    fn add(&mut self, attempt: &PastAttempt) {
+        self.rows = self.rows.saturating_add(1);
+        if attempt.finished_at.is_none() {
+            self.open = self.open.saturating_add(1);
+            let earlier = self.first_open.unwrap_or(Timestamp::NEVER);
+            self.first_open = Some(attempt.claimed_at.min(earlier));
         }
     }
 }

@@ -70,6 +70,7 @@ fn a_restart_grants_no_free_day() {
     let attempt = |hours_ago: u64, finished: bool| {
         let claimed_at = at(0).before(Duration::from_secs(hours_ago * 3_600));
         PastAttempt {
+            key: OperationKey(hours_ago),
             lane: Lane::Foreground,
             cost: Cost::ONE_REQUEST,
             claimed_at,

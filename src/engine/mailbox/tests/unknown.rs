@@ -167,27 +167,42 @@ fn a_cancelled_operation_is_not_repeated_blindly() {
 }
 
 #[test]
-fn after_a_restart_what_waits_after_an_attempt_counts_as_sent_when_it_was_submitted() {
-    let restored = |rig: &Rig, rows| RestoredOperation {
-        operation: rig.operation(1, Lane::Foreground),
-        state: OperationState::Deferred,
-        next_at: None,
-        rows,
-        changed_at: T0,
-        crashes: 0,
-    };
-    for (policy, rows, sent) in [
-        (blind(5 * MINUTE, 60 * MINUTE), 1, false),
-        (blind(5 * MINUTE, 60 * MINUTE), 0, true),
-        (at_least_once(), 1, true),
-        (blind(20 * MINUTE, 60 * MINUTE), 1, true),
+fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
+    // Each attempt: when it was claimed, and whether it ended.
+    let known: &[(u64, bool)] = &[(0, true)];
+    let lost: &[(u64, bool)] = &[(0, false)];
+    let five = || blind(5 * MINUTE, 60 * MINUTE);
+    for (policy, attempts, rows, log, sent) in [
+        (five(), 0, 1, known, true),                          // refused
+        (five(), 0, 1, &[][..], true),                        // refused long ago: refusals use no attempt up
+        (five(), 1, 1, known, true),                          // failed
+        (five(), 1, 1, lost, false),                          // lost, and past the horizon
+        (five(), 1, 2, &[(0, true), (500, false)][..], true), // refused, then lost lately
+        (five(), 1, 2, &[(500, false)][..], true),            // the same, and the refusal is gone from the log
+        (five(), 2, 2, &[(500, false)][..], false),           // an attempt that counted is not in the log
+        (five(), 1, 1, &[][..], false),                       // nor is this one
+        (five(), 0, 0, &[][..], true),                        // never tried
+        (at_least_once(), 1, 1, lost, true),                  // no blind repeats: it was found absent
+        (blind(20 * MINUTE, 60 * MINUTE), 1, 1, lost, true),  // within the horizon
     ] {
         let mut rig = Rig::new(policy.clone());
-        let operation = restored(&rig, rows);
+        let mut operation = rig.operation(1, Lane::Foreground);
+        operation.attempts = attempts;
+        let (state, changed_at) = (OperationState::Deferred, T0);
+        let restored = RestoredOperation { operation, state, next_at: None, rows, changed_at, crashes: 0 };
+        let (key, lane, cost) = (OperationKey(1), Lane::Foreground, Cost::ONE_REQUEST);
+        let past = |(claimed, ended): &(u64, bool)| PastAttempt {
+            key,
+            lane,
+            cost,
+            claimed_at: at(*claimed),
+            finished_at: ended.then(|| at(*claimed + 1)),
+        };
+        let log: Vec<_> = log.iter().map(past).collect();
         rig.now = at(600);
-        rig.mailbox.restore(rig.now, vec![operation], &[]);
+        rig.mailbox.restore(rig.now, vec![restored], &log);
         rig.input(Input::Wake);
-        assert_eq!(!rig.sent.is_empty(), sent, "rows {rows}, {:?}", policy.retry.horizon);
+        assert_eq!(!rig.sent.is_empty(), sent, "{attempts} of {rows}, {log:?}, {:?}", policy.retry.horizon);
         assert!(sent || rig.outcome(1) == Some(&Outcome::Unknown));
     }
 }
