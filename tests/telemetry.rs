@@ -157,6 +157,7 @@ fn shell_events() -> Vec<EventKind> {
         EventKind::StoreDegraded { store: "redis", policy: StorePolicy::Half },
         EventKind::StoreRecovered { store: "redis", policy: StorePolicy::Half },
         EventKind::StoreContradicted { store: "redis", mailbox: mailbox.clone() },
+        EventKind::NoteUnreadable { store: "sqlite", note: "breaker", count: 2 },
         EventKind::ActorRestarted { mailbox: mailbox.clone(), restarts: 1, reason: "panicked" },
         EventKind::ActorHeld { mailbox: mailbox.clone(), restarts: 5, reason: "panicked" },
         EventKind::TransportPanicked { mailbox: mailbox.clone() },

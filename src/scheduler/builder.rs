@@ -13,6 +13,7 @@ use crate::actor::{Parts, Settings, World, on_own_thread};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::store::{MemoryStore, Recovery, Store};
+use crate::telemetry::EventKind;
 use crate::transport::Transport;
 
 /// A running scheduler. Dropping it stops it without waiting; [`Scheduler::shutdown`] waits for what is in flight.
@@ -134,6 +135,10 @@ impl SchedulerBuilder {
         let recovery = store.recover(settings.horizon(clock.now()), None).await.map_err(StartError::Store)?;
         let parts = Parts { clock, store, transport, host, settings, recovery: &recovery };
         let world = Arc::new(World::new(parts));
+        for (kind, count) in &recovery.unreadable {
+            let (store, note, count) = (world.store.kind(), kind.as_str(), *count);
+            world.reporter.report(world.clock.now(), EventKind::NoteUnreadable { store, note, count });
+        }
         // From here on dropping it stops whatever has been started.
         let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
         Ok((Scheduler { handle }, recovery))

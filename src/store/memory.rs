@@ -224,7 +224,7 @@ impl Rows {
         attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
         let operations = rows.iter().filter(|row| !row.record.state.is_final()).map(|row| row.record.clone()).collect();
         let (notes, secret) = (self.kept.notes(mailbox), self.kept.secret().clone());
-        Recovery { operations, attempts, last_key: self.last_key, notes, secret }
+        Recovery { operations, attempts, last_key: self.last_key, notes, secret, ..Recovery::default() }
     }
 
     fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {

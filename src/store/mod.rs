@@ -26,6 +26,7 @@ pub use sqlite::{CommitPoint, CommitProbe, Fate};
 pub use sqlite::{PayloadRetention, SqliteOptions, SqliteStore};
 pub use url::{OpenError, open};
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -193,6 +194,9 @@ pub struct Recovery {
     pub last_key: Option<OperationKey>,
     /// Notes in order of their keys; some may be over.
     pub notes: Vec<Note>,
+    /// Notes that were passed over because this version cannot read them, by kind. Never their names: those can be
+    /// people's words.
+    pub unreadable: BTreeMap<NoteKind, u64>,
     /// Under which admission keys are hashed here.
     pub secret: KeySecret,
 }

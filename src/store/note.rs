@@ -35,6 +35,18 @@ pub enum NoteKind {
 impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
     pub const ALL: [Self; 5] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission];
+
+    /// The name in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Trip => "trip",
+            Self::Breaker => "breaker",
+            Self::Permit => "permit",
+            Self::Admission => "admission",
+        }
+    }
 }
 
 /// Names a note. Of two with the same key the later one counts.

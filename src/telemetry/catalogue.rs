@@ -39,6 +39,7 @@ const PERMIT_ABANDONED: &str = "send.permit.abandoned";
 const STORE_DEGRADED: &str = "store.backend.degraded";
 const STORE_RECOVERED: &str = "store.backend.recovered";
 const STORE_CONTRADICTED: &str = "store.record.contradicted";
+const NOTE_UNREADABLE: &str = "store.note.unreadable";
 const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
 const ACTOR_HELD: &str = "mailbox.actor.held";
 const SENDS_SUSPENDED: &str = "mailbox.sends.suspended";
@@ -66,6 +67,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::StoreDegraded { .. } => STORE_DEGRADED,
         EventKind::StoreRecovered { .. } => STORE_RECOVERED,
         EventKind::StoreContradicted { .. } => STORE_CONTRADICTED,
+        EventKind::NoteUnreadable { .. } => NOTE_UNREADABLE,
         EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
         EventKind::ActorHeld { .. } => ACTOR_HELD,
         EventKind::SendsSuspended { .. } => SENDS_SUSPENDED,
@@ -82,6 +84,7 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         | EventKind::ActorHeld { .. }
         | EventKind::SendsSuspended { .. }
         | EventKind::StoreContradicted { .. }
+        | EventKind::NoteUnreadable { .. }
         | EventKind::TransportPanicked { .. } => Level::Error,
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
@@ -120,6 +123,9 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::OperationQuarantined { .. }
         | EventKind::OperationReleased { .. }
         | EventKind::AttemptFinished { .. } => operation(kind, redaction),
+        EventKind::NoteUnreadable { store, note, count } => error!(
+            name: NOTE_UNREADABLE, target: STORE, { store.kind = store, note, count }, "store holds notes that cannot be read"
+        ),
         EventKind::StoreDegraded { .. }
         | EventKind::StoreRecovered { .. }
         | EventKind::StoreContradicted { .. }

@@ -258,6 +258,16 @@ pub enum EventKind {
         /// Of which mailbox.
         mailbox: Arc<str>,
     },
+    /// A store holds notes that this version cannot read: what they say is not in force. Reported at the start.
+    #[serde(rename = "store.note.unreadable")]
+    NoteUnreadable {
+        /// `memory`, `sqlite`, `redis`.
+        store: &'static str,
+        /// What they are about: `hold`, `trip`, `breaker`, `permit`, `admission`.
+        note: &'static str,
+        /// How many.
+        count: u64,
+    },
     /// A mailbox's actor failed and was rebuilt from the store.
     #[serde(rename = "mailbox.actor.restarted")]
     ActorRestarted {

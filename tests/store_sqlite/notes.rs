@@ -4,7 +4,7 @@ use std::fs;
 
 use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
-use mailweir::store::{Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, Store, StoreError};
+use mailweir::store::{Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, Store};
 
 use crate::support::*;
 
@@ -137,18 +137,39 @@ fn an_operator_reads_holds_cooldowns_and_permits_in_words() {
 }
 
 #[test]
-fn a_note_that_says_nonsense_is_damage_and_one_of_a_newer_kind_is_left_alone() {
+fn a_note_that_cannot_be_read_is_passed_over_and_counted_and_one_of_a_newer_kind_is_left_alone() {
     let place = Place::new();
     block_on(async {
         let store = place.open();
-        store.keep([NoteChange::Keep(hold("application"))].into()).await.unwrap();
+        let kept = [hold("application"), hold("tenant:acme"), hold("mailbox:ann@fabrikam.example")];
+        store.keep(kept.map(NoteChange::Keep).into()).await.unwrap();
         store.close().await.unwrap();
         place.shell().execute_batch("INSERT INTO note VALUES (99, 0, 'new', 1, 2, 'whatever')").unwrap();
+        place
+            .shell()
+            .execute_batch(
+                "UPDATE note SET body = '{\"order\": 7}' WHERE name = 'mailbox:ann@fabrikam.example';
+                 UPDATE note SET body = CAST(x'ff00' AS TEXT) WHERE name = 'tenant:acme';",
+            )
+            .unwrap();
         let store = place.open();
-        assert_eq!(store.recover(at(0), None).await.unwrap().notes, [hold("application")]);
-        store.close().await.unwrap();
-        place.shell().execute_batch("UPDATE note SET body = '{\"order\": 7}' WHERE kind = 0").unwrap();
-        let damaged = place.open().recover(at(0), None).await.unwrap_err();
-        assert!(matches!(&damaged, StoreError::Damaged { reason } if reason.contains("application")), "{damaged}");
+        let recovery = store.recover(at(0), None).await.unwrap();
+        assert_eq!(recovery.notes, [hold("application")]);
+        assert_eq!(recovery.unreadable.into_iter().collect::<Vec<_>>(), [(NoteKind::Hold, 2)]);
+        // It can be said again, and is read then.
+        store.keep([NoteChange::Keep(hold("tenant:acme"))].into()).await.unwrap();
+        assert_eq!(store.recover(at(0), None).await.unwrap().notes.len(), 2);
     });
+}
+
+#[test]
+fn a_memory_without_the_fields_that_came_later_is_read_with_their_defaults() {
+    let memory: BreakerMemory = serde_json::from_str(
+        r#"{"cooldown": {"phase": "shut", "until": 7, "reason": "sustained_429", "length": {"secs": 60, "nanos": 0},
+            "memory": {"secs": 600, "nanos": 0}}, "outage": {"set_at": 1, "until": 2}}"#,
+    )
+    .unwrap();
+    let cooldown = memory.cooldown.unwrap();
+    assert_eq!((cooldown.chain, cooldown.episodes, cooldown.tripped, cooldown.measured), (0, 0, false, None));
+    assert_eq!(memory.outage.unwrap().failed_probes, 0);
 }

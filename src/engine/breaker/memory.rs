@@ -74,24 +74,32 @@ pub struct CooldownMemory {
     /// Why it opened.
     pub reason: TripReason,
     /// Episodes in the running chain.
+    #[serde(default)]
     pub chain: u32,
     /// When the latest cooldown was set; none: only a success is remembered.
+    #[serde(default)]
     pub set_at: Option<Timestamp>,
     /// When the last chain ended with a success.
+    #[serde(default)]
     pub ended_at: Option<Timestamp>,
     /// How long the cooldown was when it was set, in microseconds.
     pub length: Duration,
     /// How long a closed breaker still matters.
     pub memory: Duration,
     /// Episodes seen.
+    #[serde(default)]
     pub episodes: u32,
     /// Probes in a row that failed right after a long cooldown.
+    #[serde(default)]
     pub long_failures: u32,
     /// Whether this chain has taught a ceiling.
+    #[serde(default)]
     pub tripped: bool,
     /// Whether an operator closed it.
+    #[serde(default)]
     pub forgiven: bool,
     /// The limit used most while it was really sending, its use and what was accepted of it.
+    #[serde(default)]
     pub measured: Option<(Limit, u64, u64)>,
 }
 
@@ -104,6 +112,7 @@ pub struct OutageMemory {
     /// Nothing leaves before this, then one probe at a time.
     pub until: Timestamp,
     /// Probes that failed.
+    #[serde(default)]
     pub failed_probes: u32,
 }
 

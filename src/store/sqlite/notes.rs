@@ -3,7 +3,7 @@
 //! A body is JSON text: it is written and read whole, and the views look into it. The count of notes is kept beside
 //! (`tally`), so that the bound costs no scan.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, Statement};
 
@@ -122,34 +122,40 @@ impl<'c> Notes<'c> {
     }
 }
 
+/// Notes, and how many of each kind could not be read.
+type Found = (Vec<Note>, BTreeMap<NoteKind, u64>);
+
 /// The place of a kind in [`NoteKind::ALL`].
 const fn number(kind: NoteKind) -> i64 {
     kind as i64
 }
 
-/// Notes of one mailbox, or all, in order of their keys. One that a newer program wrote is left alone.
-pub(super) fn read(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<Note>, Fault> {
+/// Notes of one mailbox, or all, in order of their keys, and how many were passed over. One of a kind that only a newer
+/// program knows is left alone; one whose body this version cannot read is counted: nothing hangs on one sentence.
+pub(super) fn read(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Found, Fault> {
     let source = match mailbox {
         Some(_) => "note INDEXED BY note_by_mailbox WHERE mailbox = ?1",
         None => "note WHERE ?1 IS NULL",
     };
     let mut statement = connection.prepare(&format!("SELECT kind, mailbox, name, at, until, body FROM {source}"))?;
     let mut rows = statement.query([mailbox])?;
-    let mut notes = Vec::new();
+    let (mut notes, mut unreadable) = (Vec::new(), BTreeMap::new());
     while let Some(found) = rows.next()? {
         let kind = usize::try_from(found.get::<_, i64>(0)?).ok().and_then(|place| NoteKind::ALL.get(place));
         let Some(kind) = kind else { continue };
+        let Some(body) = found.get_ref(5)?.as_str().ok().and_then(|body| serde_json::from_str(body).ok()) else {
+            *unreadable.entry(*kind).or_default() += 1;
+            continue;
+        };
         let mailbox = match found.get(1)? {
             NO_MAILBOX => None,
             mailbox => Some(names.text(connection, mailbox)?),
         };
         let key = NoteKey { kind: *kind, mailbox, name: found.get::<_, String>(2)?.into() };
-        let body = found.get_ref(5)?.as_str().map_err(|error| Fault::Row(format!("note {:?}: {error}", key.name)))?;
-        let body = serde_json::from_str(body).map_err(|error| Fault::Row(format!("note {:?}: {error}", key.name)))?;
         notes.push(Note { key, at: row::instant(found.get(3)?), until: row::instant(found.get(4)?), body });
     }
     notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-    Ok(notes)
+    Ok((notes, unreadable))
 }
 
 /// The secret under which this file's admission keys are hashed.

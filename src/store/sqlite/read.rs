@@ -143,9 +143,9 @@ pub(super) fn recovery(connection: &Connection, since: Timestamp, mailbox: Optio
     };
     let operations = live(connection, &mut names, number)?;
     let attempts = attempts(connection, &mut names, since, number)?;
-    let (notes, secret) = (notes::read(connection, &mut names, number)?, notes::secret(connection)?);
+    let ((notes, unreadable), secret) = (notes::read(connection, &mut names, number)?, notes::secret(connection)?);
     transaction.finish()?;
-    Ok(Recovery { operations, attempts, last_key, notes, secret })
+    Ok(Recovery { operations, attempts, last_key, notes, unreadable, secret })
 }
 
 fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<OperationRecord>, Fault> {
