@@ -133,7 +133,7 @@ impl MailboxActor {
         if let Some((claims, answer)) = written.claims {
             self.on_claimed(claims, answer);
         }
-        if let Some((newcomers, answer)) = written.inserts {
+        for (newcomers, answer) in written.inserts {
             self.on_inserted(newcomers, answer);
         }
         if let Some((lookups, answer)) = written.lookups {
@@ -146,7 +146,7 @@ impl MailboxActor {
         let Err(error) = result else { return };
         self.store_degraded();
         match error {
-            // The rest goes on; what is new is not remembered.
+            // The rest is kept; new permits are not, and whoever asked for them is told.
             StoreError::Full { .. } => {}
             error if error.is_retryable() => self.journal.keep_notes(notes, self.now),
             _ => {

@@ -4,7 +4,7 @@
 //! what is written stays in order: records, then notes, then claims, then inserts. A store that answers at the first poll (memory)
 //! never leaves the actor's turn. Records that could not be written are kept and written again before anything newer;
 //! claims and inserts fail to their askers, who know what to do. Notes are as records,
-//! but for those that a store has no room for, which are let go: a breaker that is not remembered must not stop the rest.
+//! but for permits that a store has no room for, which are let go.
 //!
 //! Whoever waits to hear of an end that we decided hears of it when that is written: told before, a crash in between would
 //! make it untrue.
@@ -68,7 +68,8 @@ pub(crate) struct Written {
     /// Permits whose charges are among the notes.
     pub(crate) permits: Vec<OperationKey>,
     pub(crate) claims: Option<Answered<Vec<Claim>, Vec<Option<Email>>>>,
-    pub(crate) inserts: Option<Answered<Vec<Newcomer>, Vec<Inserted>>>,
+    /// One answer, or two where admission keys found no room.
+    pub(crate) inserts: Vec<Answered<Vec<Newcomer>, Vec<Inserted>>>,
     pub(crate) lookups: Option<Answered<Lookups, Vec<Option<OperationRecord>>>>,
 }
 
@@ -252,11 +253,7 @@ impl Journal {
     /// Keeps notes that could not be written, and writes them again in a while. Not charges of permits that wait: whoever
     /// waits is told, and asks again.
     pub(crate) fn keep_notes(&mut self, notes: &[NoteChange], now: Timestamp) {
-        let waits = |change: &&NoteChange| match change {
-            NoteChange::Keep(note) => matches!(&note.body, NoteBody::Permit(permit) if permit.finished_at.is_none()),
-            NoteChange::Drop(_) => false,
-        };
-        self.failed_notes.extend(notes.iter().filter(|change| !waits(change)).cloned());
+        self.failed_notes.extend(notes.iter().filter(|change| !begins_permit(change)).cloned());
         self.retry_at.get_or_insert(now.after(RECORD_RETRY));
     }
 
@@ -334,9 +331,9 @@ impl Batch {
         let (claims_sent, inserts_sent) = (!claims.is_empty(), !inserts.is_empty());
         let (recorded, kept, claimed, inserted) = futures::join!(
             OptionFuture::from(records.clone().map(|batch| guard(|| store.record(batch)))),
-            OptionFuture::from(notes.clone().map(|batch| guard(|| store.keep(batch)))),
+            OptionFuture::from(notes.clone().map(|batch| keep(&store, batch))),
             OptionFuture::from(claims_sent.then(|| guard(|| store.claim(claims.clone())))),
-            OptionFuture::from(inserts_sent.then(|| guard(|| store.insert(inserts)))),
+            OptionFuture::from(inserts_sent.then(|| insert(&store, newcomers, inserts))),
         );
         let found = match &recorded {
             _ if lookups.is_empty() => None,
@@ -349,9 +346,60 @@ impl Batch {
             notes: notes.zip(kept),
             permits,
             claims: claimed.map(|answer| (claims, answer)),
-            inserts: inserted.map(|answer| (newcomers, answer)),
+            inserts: inserted.unwrap_or_default(),
             lookups: found.map(|answer| (lookups, answer)),
         }
+    }
+}
+
+/// Keeps notes. Where there is no room for what begins, the rest is kept without it, and the answer still says *full*:
+/// ends, orders and breakers must not go with it.
+async fn keep(store: &Arc<dyn Store>, batch: Arc<[NoteChange]>) -> Result<(), StoreError> {
+    let mut answer = guard(|| store.keep(Arc::clone(&batch))).await;
+    for is_left_out in [begins_permit, needs_room] {
+        let Err(full @ StoreError::Full { .. }) = answer else { break };
+        let rest: Arc<[NoteChange]> = batch.iter().filter(|change| !is_left_out(change)).cloned().collect();
+        answer = Err(full.clone());
+        if !rest.is_empty() && rest.len() < batch.len() {
+            match guard(|| store.keep(rest)).await {
+                Ok(()) => return Err(full),
+                failed => answer = failed,
+            }
+        }
+    }
+    answer
+}
+
+/// Whether it is the charge of a permit that waits for it.
+fn begins_permit(change: &NoteChange) -> bool {
+    let NoteChange::Keep(note) = change else { return false };
+    matches!(&note.body, NoteBody::Permit(permit) if permit.finished_at.is_none())
+}
+
+fn needs_room(change: &NoteChange) -> bool {
+    matches!(change, NoteChange::Keep(note) if note.key.kind.needs_room())
+}
+
+/// Stores newcomers. Where the notes of admission keys find no room, those without a key are stored all the same.
+async fn insert(
+    store: &Arc<dyn Store>,
+    newcomers: Vec<Newcomer>,
+    inserts: Vec<NewOperation>,
+) -> Vec<Answered<Vec<Newcomer>, Vec<Inserted>>> {
+    let has_key = |new: &&NewOperation| new.note.is_some();
+    let keys = inserts.iter().filter(has_key).count();
+    let plain: Vec<NewOperation> = match keys {
+        0 => Vec::new(),
+        _ => inserts.iter().filter(|new| !has_key(new)).cloned().collect(),
+    };
+    match guard(|| store.insert(inserts)).await {
+        Err(full @ StoreError::Full { .. }) if !plain.is_empty() => {
+            let has_key = |newcomer: &Newcomer| newcomer.handed.submission.admission.is_some();
+            let (refused, others) = newcomers.into_iter().partition(has_key);
+            let answer = guard(|| store.insert(plain)).await;
+            vec![(others, answer), (refused, Err(full))]
+        }
+        answer => vec![(newcomers, answer)],
     }
 }
 

@@ -47,8 +47,8 @@ impl Kept {
             let Some((_, key)) = self.by_end.pop_first() else { break };
             self.by_key.remove(&key);
         }
-        let fresh: HashSet<&NoteKey> =
-            notes.map(|note| &note.key).filter(|key| !self.by_key.contains_key(*key)).collect();
+        let keys = notes.map(|note| &note.key).filter(|key| key.kind.needs_room());
+        let fresh: HashSet<&NoteKey> = keys.filter(|key| !self.by_key.contains_key(*key)).collect();
         if !fresh.is_empty() && self.by_key.len() + fresh.len() > self.max {
             return Err(StoreError::Full { bound: format!("{} notes", self.max) });
         }

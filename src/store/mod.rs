@@ -291,8 +291,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Writes attempt rows, and answers each with what to send (`None`: no such live operation).
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>>;
 
-    /// Keeps and forgets notes, in order: all of the batch, or nothing when there is no room for it. Durable when it
-    /// returns. Shared, because the scheduler keeps the batch to write it again if it fails.
+    /// Keeps and forgets notes, in order: all of the batch, or nothing when there is no room for it. A bound on notes is
+    /// for the kinds that need room ([`NoteKind::needs_room`]) and no others. Durable when it returns. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Records transitions, in order. A record with a person's order replaces the row's, and its deadline if the order

@@ -36,6 +36,14 @@ impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
     pub const ALL: [Self; 5] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission];
 
+    /// Whether a store's bound on notes holds for it. What callers bring does: permits and admission keys. Orders and
+    /// breakers always have room: they are what stops the sending, and their own bounds are small (10,000 orders of
+    /// either kind, one memory per scope).
+    #[must_use]
+    pub const fn needs_room(self) -> bool {
+        matches!(self, Self::Permit | Self::Admission)
+    }
+
     /// The name in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -7,6 +7,7 @@ mod callers;
 mod deaths;
 mod doubt;
 mod faulty;
+mod full;
 mod intake;
 #[cfg(feature = "sqlite")]
 mod lives;

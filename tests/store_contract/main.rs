@@ -76,6 +76,7 @@ macro_rules! each_behaviour {
             a_note_that_comes_with_an_operation_is_kept_with_it_unless_it_is_a_conflict,
             a_note_that_is_over_goes_and_one_that_is_not_stays,
             a_store_keeps_its_last_note_and_refuses_the_next,
+            what_stops_the_sending_has_room_in_a_full_store,
             a_secret_stays_with_its_store,
         }
         each_behaviour! { bounds:

@@ -125,26 +125,52 @@ pub(crate) fn a_note_that_is_over_goes_and_one_that_is_not_stays(given: &Given) 
     .boxed()
 }
 
+/// A permit's charge, kept at `second` for an hour.
+fn charge(name: &str, second: u64) -> Note {
+    let key = NoteKey { kind: NoteKind::Permit, mailbox: Some(MAILBOX.into()), name: name.into() };
+    let (key_of, lane, cost) = (OperationKey(second), Lane::Foreground, Cost::ONE_REQUEST);
+    let permit = PermitNote { key: key_of, lane, tenant: None, cost, claimed_at: at(second), finished_at: None };
+    Note { key, at: at(second), until: at(second + 3_600), body: NoteBody::Permit(permit) }
+}
+
 pub(crate) fn a_store_keeps_its_last_note_and_refuses_the_next(given: &Given) -> BoxFuture<'_, ()> {
     async {
         let kept = given.another(Bounds { live: 10, ended: 10, notes: 3 });
         let store = &*kept.store;
-        let note = |name: &str, second| NoteChange::Keep(order(hold(name), second));
+        let note = |name: &str, second| NoteChange::Keep(charge(name, second));
         keep(store, [note("a", 1), note("b", 1)]).await;
         let two: [NoteChange; 3] = [note("c", 1), note("a", 2), note("d", 1)];
         let full = store.keep(two.into()).await.unwrap_err();
         assert!(matches!(full, StoreError::Full { .. }) && full.to_string().contains('3'), "{full}");
-        assert_eq!(notes(store, None).await, [order(hold("a"), 1), order(hold("b"), 1)], "all of it or nothing");
+        assert_eq!(notes(store, None).await, [charge("a", 1), charge("b", 1)], "all of it or nothing");
         keep(store, [note("c", 1), note("a", 2), note("c", 3)]).await;
         let admitted = NewOperation { note: Some(admission("d", "operation-1")), ..new(1) };
         let full = store.insert(vec![admitted.clone()]).await.unwrap_err();
         assert!(matches!(full, StoreError::Full { .. }), "{full}");
         assert_eq!(store.operation("operation-1").await, Ok(None));
-        keep(store, [NoteChange::Drop(hold("b"))]).await;
+        keep(store, [NoteChange::Drop(charge("b", 1).key)]).await;
         assert_eq!(store.insert(vec![admitted]).await, Ok(vec![Inserted::New]));
         // What replaces another needs no room, and what is over leaves some.
         keep(store, [note("a", 4)]).await;
         keep(store, [note("late", 100_000), note("later", 100_000), note("latest", 100_000)]).await;
+    }
+    .boxed()
+}
+
+pub(crate) fn what_stops_the_sending_has_room_in_a_full_store(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let kept = given.another(Bounds { live: 10, ended: 10, notes: 1 });
+        let store = &*kept.store;
+        keep(store, [NoteChange::Keep(charge("a", 1))]).await;
+        let stops: Vec<Note> = one_of_each().into_iter().filter(|note| note.key.kind < NoteKind::Permit).collect();
+        assert_eq!(stops.len(), 3);
+        keep(store, stops.iter().cloned().map(NoteChange::Keep)).await;
+        let read = notes(store, None).await;
+        assert!(stops.iter().all(|note| read.contains(note)), "{read:?}");
+        // A permit beside them is still one too many.
+        let batch = [NoteChange::Keep(charge("b", 1)), NoteChange::Drop(stops[0].key.clone())];
+        assert!(matches!(store.keep(batch.into()).await, Err(StoreError::Full { .. })));
+        assert_eq!(notes(store, None).await, read);
     }
     .boxed()
 }

@@ -53,7 +53,7 @@ impl<'c> Notes<'c> {
         Ok(())
     }
 
-    /// Whether there is room for all of `notes`; those that replace another need none.
+    /// Whether there is room for all of `notes`; those that replace another need none, nor do orders and breakers.
     pub(super) fn room<'n>(
         &mut self,
         connection: &Connection,
@@ -61,11 +61,13 @@ impl<'c> Notes<'c> {
         now: Timestamp,
         notes: impl Iterator<Item = &'n Note> + Clone,
     ) -> Result<Result<(), StoreError>, Fault> {
+        let latest = notes.clone().map(|note| note.at).fold(now, Ord::max);
+        let notes = notes.filter(|note| note.key.kind.needs_room());
         let count = notes.clone().count();
         if count as u64 <= self.max.saturating_sub(tally.notes()) {
             return Ok(Ok(()));
         }
-        self.forget(tally, notes.clone().map(|note| note.at).fold(now, Ord::max), count)?;
+        self.forget(tally, latest, count)?;
         let room = self.max.saturating_sub(tally.notes());
         let mut fresh = HashSet::new();
         for note in notes {

@@ -32,7 +32,8 @@ pub struct SqliteOptions {
     pub ended_for: Duration,
     /// How long attempts are kept. Budgets are rebuilt from them: at least twice the longest window of any limit.
     pub attempts_for: Duration,
-    /// Notes kept, at most (holds, breakers, permits, admission keys); what would add one above it is refused.
+    /// Notes kept, at most (holds, breakers, permits, admission keys). A permit or an admission key that would add one
+    /// above it is refused; holds and breakers are kept all the same.
     pub notes_max: u64,
     /// What becomes of an email's bytes at the end. They never outlive their operation's row.
     pub payloads: PayloadRetention,
