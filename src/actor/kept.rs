@@ -53,7 +53,7 @@ impl TripFacts {
 }
 
 /// The key of what a scope's breaker remembers.
-pub(crate) fn breaker_key(scope: &Scope) -> NoteKey {
+fn breaker_key(scope: &Scope) -> NoteKey {
     of_scope(NoteKind::Breaker, scope)
 }
 

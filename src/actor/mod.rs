@@ -58,7 +58,6 @@ pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway}
 pub(crate) use host::on_current_thread;
 pub(crate) use host::on_own_thread;
 pub(crate) use ingress::{NotTaken, QUESTIONS_MAX};
-pub(crate) use kept::breaker_key;
 pub(crate) use notes::{NOTES_MAX, TooMany};
 pub(crate) use orders::{PersonOrder, Word};
 pub(crate) use question::{Drained, Question};

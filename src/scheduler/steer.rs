@@ -11,14 +11,12 @@ use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
-use crate::actor::{
-    Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts, breaker_key,
-};
+use crate::actor::{Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts};
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Scope, Timestamp};
-use crate::store::{Note, NoteChange, NoteKey};
+use crate::store::{Note, NoteChange};
 use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
@@ -45,13 +43,10 @@ impl SchedulerHandle {
         let now = self.world.clock.now();
         let earlier = self.world.holds.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
-        let mut told = self.keep([NoteChange::Keep(facts.note(now))]).await;
-        if told.is_ok() {
-            told = unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await);
-        }
+        let tell = async { unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await) };
+        let told =
+            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
-            let key = HoldFacts::key(&facts.scope);
-            self.unkeep(earlier.as_ref().map(|earlier| earlier.note(now)), key).await;
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
         told.map(|()| facts)
@@ -80,34 +75,45 @@ impl SchedulerHandle {
     /// provider suspended.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// [`AskError`]: what was held is held.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
     pub async fn resume(&self, scope: HoldScope) -> Result<(), AskError> {
         judge_hold(&scope)?;
+        let operation = match &scope {
+            HoldScope::Operation(id) => Some(self.known(id).await?),
+            _ => None,
+        };
+        let operation = operation.map(|record| (record.mailbox, record.key));
         let _one = self.world.orders.lock().await;
-        let lifted = self.world.holds.lift(self.world.clock.now(), &scope);
-        if let Err(error) = self.keep([NoteChange::Drop(HoldFacts::key(&scope))]).await {
+        let now = self.world.clock.now();
+        let lifted = self.world.holds.lift(now, &scope);
+        let change = NoteChange::Drop(HoldFacts::key(&scope));
+        let tell = async { unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await) };
+        let told = self.give(change, lifted.as_ref().map(|facts| facts.note(now)), tell).await;
+        if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &scope, lifted);
-            return Err(error);
         }
-        match &scope {
-            HoldScope::All => self.tell_shared(SharedInput::Resume(Scope::Application))?,
-            HoldScope::Tenant(tenant) => self.tell_shared(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant))))?,
-            HoldScope::Mailbox(mailbox) => {
-                unless_rebuilt(self.command(mailbox, Input::Resume(HoldTarget::Mailbox)).await)?;
+        told
+    }
+
+    async fn tell_resume(
+        &self,
+        scope: &HoldScope,
+        operation: Option<&(Arc<str>, OperationKey)>,
+    ) -> Result<(), AskError> {
+        let order = Input::Resume;
+        match (scope, operation) {
+            (_, Some((mailbox, key))) => self.command(mailbox, order(HoldTarget::Operation(*key))).await,
+            (HoldScope::Mailbox(mailbox), _) => self.command(mailbox, order(HoldTarget::Mailbox)).await,
+            (HoldScope::Campaign(campaign), _) => {
+                self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await;
+                Ok(())
             }
-            HoldScope::Campaign(campaign) => {
-                self.command_all(&Input::Resume(HoldTarget::Campaign(Arc::clone(campaign)))).await;
-            }
-            HoldScope::Operation(id) => {
-                let record = self.known(id).await?;
-                let order = Input::Resume(HoldTarget::Operation(record.key));
-                unless_rebuilt(self.command(&record.mailbox, order).await)?;
-            }
+            (HoldScope::Tenant(tenant), _) => self.tell_shared(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant)))),
+            (HoldScope::All | HoldScope::Operation(_), _) => self.tell_shared(SharedInput::Resume(Scope::Application)),
         }
-        Ok(())
     }
 
     /// Opens a breaker by hand: nothing leaves its scope until that ends or it is closed. [`SchedulerHandle::trips`]
@@ -127,15 +133,15 @@ impl SchedulerHandle {
         let now = self.world.clock.now();
         let earlier = self.world.trips.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "breakers open by hand", max: NOTES_MAX })?;
-        let mut told = self.keep([NoteChange::Keep(facts.note(now))]).await;
-        if told.is_ok() {
-            told = match &facts.scope {
+        let tell = async {
+            match &facts.scope {
                 Scope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Trip { until }).await),
                 shared => self.tell_shared(SharedInput::Trip { scope: shared.clone(), until }),
-            };
-        }
+            }
+        };
+        let told =
+            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
-            self.unkeep(earlier.as_ref().map(|earlier| earlier.note(now)), TripFacts::key(&facts.scope)).await;
             self.world.trips.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
         told.map(|()| facts)
@@ -145,24 +151,41 @@ impl SchedulerHandle {
     /// nothing remains that a reason would explain.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// [`AskError`]: the breaker is as it was. [`AskError::NotNow`] while the mailbox's engine is being rebuilt.
     ///
     /// # Cancel safety
-    /// The order stands once it is given.
+    /// As [`SchedulerHandle::hold`].
     pub async fn close(&self, scope: Scope) -> Result<(), AskError> {
         judge_scope(&scope)?;
         let _one = self.world.orders.lock().await;
-        let lifted = self.world.trips.lift(self.world.clock.now(), &scope);
-        // What the breaker remembers goes first: closed by hand, it must not be open again after a restart.
-        let dropped = [TripFacts::key(&scope), breaker_key(&scope)].map(NoteChange::Drop);
-        if let Err(error) = self.keep(dropped).await {
+        let now = self.world.clock.now();
+        let lifted = self.world.trips.lift(now, &scope);
+        let change = NoteChange::Drop(TripFacts::key(&scope));
+        let earlier = lifted.as_ref().map(|facts| facts.note(now));
+        let told = self.give(change.clone(), earlier, self.tell_close(&scope)).await;
+        if told.is_err() {
             self.world.trips.take_back(self.world.clock.now(), &scope, lifted);
-            return Err(error);
+        } else {
+            // Behind what the engine has written: when this has been done, that has.
+            drop(self.keep([change]).await);
         }
-        match scope {
-            Scope::Mailbox(mailbox) => unless_rebuilt(self.command(&mailbox, Input::CloseBreaker).await),
-            shared => self.tell_shared(SharedInput::CloseBreaker(shared)),
+        told
+    }
+
+    /// What the breaker remembers is the engine's to change, and it has asked the store to when this returns. An engine
+    /// that is being rebuilt from that cannot be told: the order fails then, and nothing of a cooldown is lost.
+    async fn tell_close(&self, scope: &Scope) -> Result<(), AskError> {
+        if let Scope::Mailbox(mailbox) = scope {
+            self.command(mailbox, Input::CloseBreaker).await?;
+            // An actor writes at the end of its turn, so whoever has an answer of the next turn knows that it has.
+            drop(self.ask(mailbox, |answer| Question::Explain { key: None, answer }).await);
+        } else {
+            self.tell_shared(SharedInput::CloseBreaker(scope.clone()))?;
+            for _turn in 0..2 {
+                drop(self.ask_shared(SharedItem::Breakers).await);
+            }
         }
+        Ok(())
     }
 
     /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. All or
@@ -196,9 +219,23 @@ impl SchedulerHandle {
         self.world.store.keep(changes.into()).await.map_err(AskError::Store)
     }
 
-    /// An order was not given: what was kept before it is kept again, as far as the store goes along.
-    async fn unkeep(&self, earlier: Option<Note>, key: NoteKey) {
-        drop(self.keep([earlier.map_or(NoteChange::Drop(key), NoteChange::Keep)]).await);
+    /// Has the store keep what an order changes, and tells whom it concerns. When either fails the order was not given:
+    /// what was kept before it is kept again, as far as the store goes along.
+    async fn give(
+        &self,
+        change: NoteChange,
+        earlier: Option<Note>,
+        tell: impl Future<Output = Result<(), AskError>>,
+    ) -> Result<(), AskError> {
+        let back = earlier.map_or_else(|| NoteChange::Drop(change.key().clone()), NoteChange::Keep);
+        let mut told = self.keep([change]).await;
+        if told.is_ok() {
+            told = tell.await;
+        }
+        if told.is_err() {
+            drop(self.keep([back]).await);
+        }
+        told
     }
 
     async fn command(&self, mailbox: &Arc<str>, input: Input) -> Result<(), AskError> {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::future::FutureExt;
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::config::Config;
-use mailweir::engine::breaker::BreakerState;
+use mailweir::engine::breaker::{BreakerMemory, BreakerState, PhaseMemory};
 use mailweir::engine::{Scope, ScopeKind, Throttle, ThrottleKind, Timestamp};
 use mailweir::scheduler::{AskError, HoldScope, Order, SchedulerHandle, TryAcquire};
+use mailweir::store::{MemoryStore, NoteBody, Store};
 use mailweir::transport::{Answer, Verdict};
 use mailweir::{Cost, Lane, Outcome};
 
@@ -329,5 +330,66 @@ fn an_order_that_the_store_does_not_take_is_refused_and_leaves_everything_as_it_
         handle.resume(HoldScope::All).await.expect("resumed");
         assert!(handle.submit(foreground("one")).now_or_never().is_none());
         assert!(handle.holds().is_empty());
+    });
+}
+
+#[test]
+fn an_order_that_failed_leaves_what_was_held_and_open_for_the_next_life() {
+    paused(|| async {
+        let store = MemoryStore::default();
+        let scopes = [HoldScope::All, HoldScope::Tenant("acme".into()), HoldScope::Mailbox(MAILBOX.into())];
+        let open = [Scope::Application, Scope::Tenant("acme".into()), Scope::Mailbox(MAILBOX.into())];
+        let built = builder(unlimited(), Scripted::accepting()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        for scope in scopes.clone() {
+            handle.hold(scope, Order::new("a look")).await.expect("held");
+        }
+        for scope in open.clone() {
+            handle.trip(scope, Order::new("a look")).await.expect("tripped");
+        }
+        scheduler.shutdown().await;
+        for scope in scopes {
+            let refused = handle.resume(scope.clone()).await;
+            assert!(matches!(refused, Err(AskError::ShuttingDown)), "{scope:?}: {refused:?}");
+        }
+        for scope in open {
+            let refused = handle.close(scope.clone()).await;
+            assert!(matches!(refused, Err(AskError::ShuttingDown)), "{scope}: {refused:?}");
+        }
+        assert_eq!((handle.holds().len(), handle.trips().len()), (3, 3));
+
+        let built = builder(unlimited(), Scripted::accepting()).store(store.clone());
+        let next = built.start_on_current_thread().await.expect("starts");
+        let (holds, trips) = (next.handle().holds(), next.handle().trips());
+        assert!(handle.holds().iter().all(|hold| holds.contains(hold)), "{holds:?}");
+        assert!(handle.trips().iter().all(|trip| trips.contains(trip)), "{trips:?}");
+    });
+}
+
+#[test]
+fn a_cooldown_that_could_not_be_closed_outlives_a_kill_and_one_that_was_closed_does_not() {
+    paused(|| async {
+        let (store, mailbox) = (Faulty::default(), Scope::Mailbox(MAILBOX.into()));
+        let transport = throttling(None, Some(Duration::from_secs(600)));
+        let built = builder(unlimited(), transport.clone()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        submit(&handle, &["one"]).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let until = until_of(&handle, &mailbox).await;
+        store.faults().recover = Some(out_of_reach());
+        handle.sabotage(MAILBOX).await.expect("ordered");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let refused = handle.close(mailbox.clone()).await;
+        assert!(matches!(refused, Err(AskError::NotNow { .. })), "{refused:?}");
+        store.faults().recover = None;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(until_of(&handle, &mailbox).await, until);
+        handle.close(mailbox.clone()).await.expect("closed");
+        let recovery = store.recover(START, None).await.expect("a store");
+        let open = |memory: &BreakerMemory| memory.cooldown.is_some_and(|one| one.phase == PhaseMemory::Shut);
+        let bodies = recovery.notes.iter().map(|note| &note.body);
+        assert!(!bodies.into_iter().any(|body| matches!(body, NoteBody::Breaker(memory) if open(memory))));
     });
 }
