@@ -26,10 +26,11 @@ use super::entrance::Handed;
 use super::lookup::{Lookup, Lookups};
 use super::orders::PersonOrder;
 use super::question::OrderAnswer;
+use super::room::{begins_permit, insert, keep};
 use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record, Refusal};
 use crate::engine::{Lane, Operation, OperationKey, Timestamp};
-use crate::store::{Claim, Inserted, NewOperation, NoteBody, NoteChange, OperationRecord, Store, StoreError};
+use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, Store, StoreError};
 
 /// Pause before records are written again.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
@@ -74,7 +75,7 @@ pub(crate) struct Written {
 }
 
 /// What was asked, and what the store said.
-type Answered<Q, A> = (Q, Result<A, StoreError>);
+pub(super) type Answered<Q, A> = (Q, Result<A, StoreError>);
 
 /// How a flush went.
 #[derive(Debug)]
@@ -349,57 +350,6 @@ impl Batch {
             inserts: inserted.unwrap_or_default(),
             lookups: found.map(|answer| (lookups, answer)),
         }
-    }
-}
-
-/// Keeps notes. Where there is no room for what begins, the rest is kept without it, and the answer still says *full*:
-/// ends, orders and breakers must not go with it.
-async fn keep(store: &Arc<dyn Store>, batch: Arc<[NoteChange]>) -> Result<(), StoreError> {
-    let mut answer = guard(|| store.keep(Arc::clone(&batch))).await;
-    for is_left_out in [begins_permit, needs_room] {
-        let Err(full @ StoreError::Full { .. }) = answer else { break };
-        let rest: Arc<[NoteChange]> = batch.iter().filter(|change| !is_left_out(change)).cloned().collect();
-        answer = Err(full.clone());
-        if !rest.is_empty() && rest.len() < batch.len() {
-            match guard(|| store.keep(rest)).await {
-                Ok(()) => return Err(full),
-                failed => answer = failed,
-            }
-        }
-    }
-    answer
-}
-
-/// Whether it is the charge of a permit that waits for it.
-fn begins_permit(change: &NoteChange) -> bool {
-    let NoteChange::Keep(note) = change else { return false };
-    matches!(&note.body, NoteBody::Permit(permit) if permit.finished_at.is_none())
-}
-
-fn needs_room(change: &NoteChange) -> bool {
-    matches!(change, NoteChange::Keep(note) if note.key.kind.needs_room())
-}
-
-/// Stores newcomers. Where the notes of admission keys find no room, those without a key are stored all the same.
-async fn insert(
-    store: &Arc<dyn Store>,
-    newcomers: Vec<Newcomer>,
-    inserts: Vec<NewOperation>,
-) -> Vec<Answered<Vec<Newcomer>, Vec<Inserted>>> {
-    let has_key = |new: &&NewOperation| new.note.is_some();
-    let keys = inserts.iter().filter(has_key).count();
-    let plain: Vec<NewOperation> = match keys {
-        0 => Vec::new(),
-        _ => inserts.iter().filter(|new| !has_key(new)).cloned().collect(),
-    };
-    match guard(|| store.insert(inserts)).await {
-        Err(full @ StoreError::Full { .. }) if !plain.is_empty() => {
-            let has_key = |newcomer: &Newcomer| newcomer.handed.submission.admission.is_some();
-            let (refused, others) = newcomers.into_iter().partition(has_key);
-            let answer = guard(|| store.insert(plain)).await;
-            vec![(others, answer), (refused, Err(full))]
-        }
-        answer => vec![(newcomers, answer)],
     }
 }
 

@@ -38,6 +38,7 @@ mod question;
 mod rebuild;
 mod reply;
 mod restarts;
+mod room;
 mod seat;
 mod settings;
 mod shared;

@@ -1,0 +1,57 @@
+//! What is kept all the same when a store has no room for all of a batch.
+
+use std::sync::Arc;
+
+use super::journal::{Answered, Newcomer, guard};
+use crate::store::{Inserted, NewOperation, NoteBody, NoteChange, Store, StoreError};
+
+/// Keeps notes. Where there is no room for what begins, the rest is kept without it, and the answer still says *full*:
+/// ends, orders and breakers must not go with it.
+pub(super) async fn keep(store: &Arc<dyn Store>, batch: Arc<[NoteChange]>) -> Result<(), StoreError> {
+    let mut answer = guard(|| store.keep(Arc::clone(&batch))).await;
+    for is_left_out in [begins_permit, needs_room] {
+        let Err(full @ StoreError::Full { .. }) = answer else { break };
+        let rest: Arc<[NoteChange]> = batch.iter().filter(|change| !is_left_out(change)).cloned().collect();
+        answer = Err(full.clone());
+        if !rest.is_empty() && rest.len() < batch.len() {
+            match guard(|| store.keep(rest)).await {
+                Ok(()) => return Err(full),
+                failed => answer = failed,
+            }
+        }
+    }
+    answer
+}
+
+/// Whether it is the charge of a permit that waits for it.
+pub(super) fn begins_permit(change: &NoteChange) -> bool {
+    let NoteChange::Keep(note) = change else { return false };
+    matches!(&note.body, NoteBody::Permit(permit) if permit.finished_at.is_none())
+}
+
+fn needs_room(change: &NoteChange) -> bool {
+    matches!(change, NoteChange::Keep(note) if note.key.kind.needs_room())
+}
+
+/// Stores newcomers. Where the notes of admission keys find no room, those without a key are stored all the same.
+pub(super) async fn insert(
+    store: &Arc<dyn Store>,
+    newcomers: Vec<Newcomer>,
+    inserts: Vec<NewOperation>,
+) -> Vec<Answered<Vec<Newcomer>, Vec<Inserted>>> {
+    let has_key = |new: &&NewOperation| new.note.is_some();
+    let keys = inserts.iter().filter(has_key).count();
+    let plain: Vec<NewOperation> = match keys {
+        0 => Vec::new(),
+        _ => inserts.iter().filter(|new| !has_key(new)).cloned().collect(),
+    };
+    match guard(|| store.insert(inserts)).await {
+        Err(full @ StoreError::Full { .. }) if !plain.is_empty() => {
+            let has_key = |newcomer: &Newcomer| newcomer.handed.submission.admission.is_some();
+            let (refused, others) = newcomers.into_iter().partition(has_key);
+            let answer = guard(|| store.insert(plain)).await;
+            vec![(others, answer), (refused, Err(full))]
+        }
+        answer => vec![(newcomers, answer)],
+    }
+}
