@@ -15,7 +15,7 @@ use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SHARED_NAME, SharedItem
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope};
-use crate::store::{OperationQuery, OperationRecord};
+use crate::store::{OperationQuery, OperationRecord, Remaining};
 use crate::telemetry::SchedulerEvent;
 
 /// The shared scopes have too much to do.
@@ -33,7 +33,7 @@ impl SchedulerHandle {
         self.world.store.operation(id).await.map_err(AskError::Store)
     }
 
-    /// Operations by state, mailbox, lane, tenant; oldest first.
+    /// Operations by state, mailbox, lane, tenant, and whether they could go; oldest first.
     ///
     /// # Errors
     /// [`AskError::Store`].
@@ -42,6 +42,52 @@ impl SchedulerHandle {
     /// Changes nothing.
     pub async fn operations(&self, query: OperationQuery) -> Result<Vec<OperationRecord>, AskError> {
         self.world.store.operations(query).await.map_err(AskError::Store)
+    }
+
+    /// The oldest eligible operation of a lane, by submission, over all mailboxes: admitted, queued or deferred, its
+    /// `not_before` and its `next_at` come. Its record has the last status and the next attempt;
+    /// [`SchedulerHandle::remaining`] tells what is left to it.
+    ///
+    /// Left out: what is being attempted, unknown or final, and what backs off or is not due yet. Not looked at:
+    /// holds, breakers and budgets - what stands behind one shows here with its age, and [`SchedulerHandle::explain`]
+    /// names it. A [`MemoryStore`](crate::store::MemoryStore) looks at every operation to find it.
+    ///
+    /// # Errors
+    /// [`AskError::Store`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn oldest(&self, lane: Lane) -> Result<Option<OperationRecord>, AskError> {
+        self.oldest_among(lane, None).await
+    }
+
+    /// The same of one mailbox.
+    ///
+    /// # Errors
+    /// [`AskError::Store`].
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn oldest_of(
+        &self,
+        mailbox: impl Into<Arc<str>>,
+        lane: Lane,
+    ) -> Result<Option<OperationRecord>, AskError> {
+        self.oldest_among(lane, Some(mailbox.into())).await
+    }
+
+    async fn oldest_among(&self, lane: Lane, mailbox: Option<Arc<str>>) -> Result<Option<OperationRecord>, AskError> {
+        let eligible_at = Some(self.world.clock.now());
+        let query = OperationQuery { lane: Some(lane), mailbox, eligible_at, limit: 1, ..OperationQuery::default() };
+        Ok(self.operations(query).await?.pop())
+    }
+
+    /// The attempts and the time that are left now to an operation that was answered, under the retry policy of its
+    /// mailbox in force.
+    #[must_use]
+    pub fn remaining(&self, record: &OperationRecord) -> Remaining {
+        let policy = self.world.settings.load().mailbox(&record.mailbox);
+        record.remaining(&policy.retry, self.world.clock.now())
     }
 
     /// Operations per state, in the order of [`OperationState::ALL`](crate::engine::OperationState::ALL).

@@ -4,6 +4,7 @@
 //! time. Its futures are ready at their first poll, so the scheduler never leaves its thread for it. What it cannot do
 //! is survive a crash. Operations that are over are kept up to a bound and then forgotten, oldest first: their ids can be
 //! used again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
+//! A query looks at every operation, under the lock that every other call takes.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
@@ -227,6 +228,7 @@ impl Rows {
         Recovery { operations, attempts, last_key: self.last_key, notes, secret, ..Recovery::default() }
     }
 
+    /// Looks at every row: nothing here is in order of key.
     fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {
         let mut found: Vec<&OperationRecord> =
             self.by_key.values().map(|row| &row.record).filter(|record| query.wants(record)).collect();

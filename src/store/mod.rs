@@ -11,6 +11,7 @@
 mod kept;
 mod memory;
 mod note;
+mod query;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -20,6 +21,7 @@ pub use memory::MemoryStore;
 pub use note::{
     AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
 };
+pub use query::{OperationQuery, Remaining};
 #[cfg(all(feature = "sqlite", feature = "test-util"))]
 pub use sqlite::{CommitPoint, CommitProbe, Fate};
 #[cfg(feature = "sqlite")]
@@ -250,32 +252,6 @@ impl StoreError {
     }
 }
 
-/// Which operations a query wants. Every field narrows.
-#[derive(Clone, Debug, Default)]
-pub struct OperationQuery {
-    /// In this state.
-    pub state: Option<OperationState>,
-    /// Of this mailbox.
-    pub mailbox: Option<Arc<str>>,
-    /// In this lane.
-    pub lane: Option<Lane>,
-    /// Of this tenant.
-    pub tenant: Option<Arc<str>>,
-    /// At most this many, oldest first.
-    pub limit: usize,
-}
-
-impl OperationQuery {
-    /// Whether `record` is among what is asked for, the limit aside.
-    #[must_use]
-    pub fn wants(&self, record: &OperationRecord) -> bool {
-        self.state.is_none_or(|state| state == record.state)
-            && self.mailbox.as_ref().is_none_or(|mailbox| *mailbox == record.mailbox)
-            && self.lane.is_none_or(|lane| lane == record.lane)
-            && (self.tenant.is_none() || self.tenant == record.tenant)
-    }
-}
-
 /// Where operations live. Implementations never decide: they write, find and report.
 pub trait Store: Debug + Send + Sync + 'static {
     /// `memory`, `sqlite`, `redis`: for events.
@@ -305,7 +281,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// One operation by its id.
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>>;
 
-    /// Operations by state, mailbox, lane, tenant; oldest first.
+    /// Operations by state, mailbox, lane, tenant, and whether they could go; oldest first.
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>>;
 
     /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.

@@ -12,6 +12,7 @@ mod intake;
 #[cfg(feature = "sqlite")]
 mod lives;
 mod lookups;
+mod oldest;
 mod orders;
 mod outcomes;
 mod panics;

@@ -99,8 +99,17 @@ fn records() -> impl Strategy<Value = Record> {
 fn queries() -> impl Strategy<Value = OperationQuery> {
     let state = proptest::option::of(select(OperationState::ALL.to_vec()));
     let lane = proptest::option::of(select(Lane::ALL.to_vec()));
-    (state, proptest::option::of(mailboxes()), lane, tenants(), 0..6_usize)
-        .prop_map(|(state, mailbox, lane, tenant, limit)| OperationQuery { state, mailbox, lane, tenant, limit })
+    let eligible_at = proptest::option::of((0..80_u64).prop_map(at));
+    (state, proptest::option::of(mailboxes()), lane, tenants(), eligible_at, 0..6_usize).prop_map(
+        |(state, mailbox, lane, tenant, eligible_at, limit)| OperationQuery {
+            state,
+            mailbox,
+            lane,
+            tenant,
+            eligible_at,
+            limit,
+        },
+    )
 }
 
 fn steps() -> impl Strategy<Value = Step> {

@@ -67,6 +67,8 @@ macro_rules! each_behaviour {
             recovery_of_one_mailbox_holds_nothing_of_another,
             every_query_finds_what_a_scan_finds_oldest_first,
             a_query_answers_with_its_limit_and_not_one_more,
+            a_query_that_names_no_limit_finds_a_hundred,
+            the_oldest_eligible_operation_is_past_those_that_cannot_go_yet,
             counts_follow_every_step,
         }
         each_behaviour! { notes:

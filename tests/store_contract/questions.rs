@@ -1,5 +1,6 @@
 //! Recovery, queries and counts, held against a plain scan.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -101,11 +102,15 @@ pub(crate) fn every_query_finds_what_a_scan_finds_oldest_first(given: &Given) ->
             for mailbox in mailboxes {
                 for tenant in tenants {
                     for lane in [None, Some(Lane::Foreground), Some(Lane::Background)] {
-                        let (mailbox, tenant) = (mailbox.map(Into::into), tenant.map(Into::into));
-                        let query = OperationQuery { state, mailbox, lane, tenant, limit: 4 };
-                        let expected: Vec<_> =
-                            all.iter().filter(|record| query.wants(record)).take(4).cloned().collect();
-                        assert_eq!(store.operations(query.clone()).await, Ok(expected), "{query:?}");
+                        let (mailbox, tenant): (Option<Arc<str>>, Option<Arc<str>>) =
+                            (mailbox.map(Into::into), tenant.map(Into::into));
+                        for eligible_at in [None, Some(at(40))] {
+                            let (mailbox, tenant) = (mailbox.clone(), tenant.clone());
+                            let query = OperationQuery { state, mailbox, lane, tenant, eligible_at, limit: 4 };
+                            let expected: Vec<_> =
+                                all.iter().filter(|record| query.wants(record)).take(4).cloned().collect();
+                            assert_eq!(store.operations(query.clone()).await, Ok(expected), "{query:?}");
+                        }
                     }
                 }
             }
@@ -126,6 +131,50 @@ pub(crate) fn a_query_answers_with_its_limit_and_not_one_more(given: &Given) -> 
                 assert_eq!(store.operations(query).await.unwrap().len(), expected, "limit {limit}");
             }
         }
+    }
+    .boxed()
+}
+
+pub(crate) fn a_query_that_names_no_limit_finds_a_hundred(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        store.insert((1..=101).map(new).collect()).await.unwrap();
+        let found = store.operations(OperationQuery::default()).await.unwrap();
+        assert_eq!(found.iter().map(|found| found.key.0).collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
+    }
+    .boxed()
+}
+
+pub(crate) fn the_oldest_eligible_operation_is_past_those_that_cannot_go_yet(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        // Deferred to second 159, and admitted for seconds 500, 200 and 5; then those that are not eligible at all.
+        bring(store, 1, S::Deferred).await;
+        for (key, second) in [(2, 500), (3, 200), (4, 5)] {
+            store.insert(vec![NewOperation { not_before: at(second), ..new(key) }]).await.unwrap();
+        }
+        for (key, state) in [(5, S::Attempting), (6, S::Unknown), (7, S::Quarantined), (8, S::Accepted)] {
+            bring(store, key, state).await;
+        }
+        bring(store, 9, S::Queued).await;
+        store.insert(vec![NewOperation { mailbox: MAILBOXES[0].into(), ..new(10) }]).await.unwrap();
+        store.insert(vec![NewOperation { lane: Lane::Background, ..new(11) }]).await.unwrap();
+        let eligible = async |eligible_at, mailbox: Option<&str>| {
+            let (lane, mailbox) = (Some(Lane::Foreground), mailbox.map(Into::into));
+            let query = OperationQuery { lane, mailbox, eligible_at: Some(eligible_at), ..OperationQuery::default() };
+            let found = store.operations(query).await.unwrap();
+            found.iter().map(|found| found.key.0).collect::<Vec<_>>()
+        };
+        let instant = Duration::from_micros(1);
+        assert_eq!(eligible(at(0), None).await, [0_u64; 0], "nothing was submitted yet");
+        assert_eq!(eligible(at(159).before(instant), None).await, [4, 9, 10]);
+        assert_eq!(eligible(at(159), None).await, [1, 4, 9, 10]);
+        assert_eq!(eligible(at(200), None).await, [1, 3, 4, 9, 10]);
+        assert_eq!(eligible(at(500), None).await, [1, 2, 3, 4, 9, 10]);
+        assert_eq!(eligible(at(500), Some(MAILBOXES[0])).await, [10]);
+        let background =
+            OperationQuery { lane: Some(Lane::Background), eligible_at: Some(at(500)), ..OperationQuery::default() };
+        assert_eq!(store.operations(background).await, Ok(vec![found(store, 11).await]));
     }
     .boxed()
 }

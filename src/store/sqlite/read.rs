@@ -3,6 +3,10 @@
 //! A query never walks what it does not answer with. Each index ends in state, lane and key, so one state and one lane
 //! of a mailbox are one run in order of key, oldest first; a query that leaves state or lane open takes the first rows
 //! of each such run and merges them. A query by tenant alone does so for each mailbox of the tenant.
+//!
+//! What is eligible is found in the same runs, past those that cannot go yet. That is a short way for queued and
+//! deferred ones: they have had an attempt that failed a moment ago. Admitted ones may be a campaign for tomorrow, so
+//! they have an index by their instant; those whose instant has come are few, because their mailbox queues them then.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -95,29 +99,42 @@ fn mailboxes_of(connection: &Connection, tenant: i64) -> Result<Vec<i64>, Fault>
     Ok(found)
 }
 
-/// The first keys of every run that the query goes by.
-fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) -> Result<Vec<i64>, Fault> {
-    let states = query.state.as_ref().map_or(&OperationState::ALL[..], std::slice::from_ref);
-    let lanes = query.lane.as_ref().map_or(&Lane::ALL[..], std::slice::from_ref);
+/// The first keys of one run: `?1` state, `?2` lane, `?3` limit, `?4` mailbox, `?5` tenant, `?6` eligible at.
+fn run(way: &Way, state: OperationState, query: &OperationQuery) -> String {
     let (index, condition) = match way {
         Way::State => ("operation_by_state", "?4 IS NULL AND ?5 IS NULL"),
         Way::Mailbox(_) => ("operation_by_mailbox", "mailbox = ?4 AND ?5 IS NULL"),
         Way::Tenant(..) => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5"),
     };
-    let mut statement = connection.prepare(&format!(
-        "SELECT key FROM operation INDEXED BY {index} WHERE {condition} AND state = ?1 AND lane = ?2
+    let (index, eligible) = match (query.eligible_at, state) {
+        (None, _) => (index, "state = ?1 AND ?6 IS NULL"),
+        // Said in numbers, as the index says it.
+        (Some(_), OperationState::Admitted) => ("operation_admitted", "state = 0 AND ?1 = 0 AND not_before <= ?6"),
+        (Some(_), _) => (index, "state = ?1 AND not_before <= ?6 AND coalesce(next_at, 0) <= ?6"),
+    };
+    format!(
+        "SELECT key FROM operation INDEXED BY {index} WHERE {condition} AND lane = ?2 AND {eligible}
          ORDER BY key LIMIT ?3"
-    ))?;
+    )
+}
+
+/// The first keys of every run that the query goes by.
+fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) -> Result<Vec<i64>, Fault> {
+    let any = if query.eligible_at.is_some() { &OperationQuery::ELIGIBLE[..] } else { &OperationState::ALL[..] };
+    let states = any.iter().filter(|state| query.state.is_none_or(|wanted| wanted == **state));
+    let lanes = query.lane.as_ref().map_or(&Lane::ALL[..], std::slice::from_ref);
     let scopes: Vec<(Option<i64>, Option<i64>)> = match way {
         Way::State => vec![(None, None)],
         Way::Mailbox(mailbox) => vec![(Some(*mailbox), None)],
         Way::Tenant(tenant, mailboxes) => mailboxes.iter().map(|mailbox| (Some(*mailbox), Some(*tenant))).collect(),
     };
+    let eligible_at = query.eligible_at.map(row::stamp);
     let mut keys = Vec::new();
-    for (mailbox, tenant) in scopes {
-        for state in states {
+    for state in states {
+        let mut statement = connection.prepare(&run(way, *state, query))?;
+        for (mailbox, tenant) in &scopes {
             for lane in lanes {
-                let run = (row::state_number(*state), row::lane_number(*lane), limit, mailbox, tenant);
+                let run = (row::state_number(*state), row::lane_number(*lane), limit, *mailbox, *tenant, eligible_at);
                 let rows = statement.query_map(run, |found| found.get::<_, i64>(0))?;
                 for key in rows {
                     keys.push(key?);
@@ -189,4 +206,37 @@ fn attempts(
         found.push(row::attempt(attempt, connection, names)?);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::schema;
+
+    #[test]
+    fn every_run_goes_by_an_index_and_none_scans_the_table() {
+        let connection = Connection::open_in_memory().expect("memory");
+        schema::migrate(&connection, 0).expect("an empty file takes the schema");
+        let eligible = OperationQuery { eligible_at: Some(Timestamp::EPOCH), ..OperationQuery::default() };
+        for way in [Way::State, Way::Mailbox(1), Way::Tenant(1, vec![1])] {
+            for query in [&OperationQuery::default(), &eligible] {
+                for state in OperationQuery::ELIGIBLE {
+                    let sql = format!("EXPLAIN QUERY PLAN {}", run(&way, state, query));
+                    let mut statement = connection.prepare(&sql).expect("sound");
+                    let stamp = query.eligible_at.map(row::stamp);
+                    let plan: Vec<String> = statement
+                        .query_map((0, 0, 1, 1, 1, stamp), |step| step.get(3))
+                        .expect("a plan")
+                        .collect::<Result<_, _>>()
+                        .expect("text");
+                    let plan = plan.join("; ");
+                    assert!(plan.starts_with("SEARCH operation USING"), "{plan}: {sql}");
+                    let by_instant = plan.contains("(lane=? AND not_before<?)");
+                    assert_eq!(by_instant, query.eligible_at.is_some() && state == OperationState::Admitted, "{plan}");
+                    assert!(by_instant || plan.contains("state=? AND lane=?)"), "{plan}: {sql}");
+                    assert!(by_instant || !plan.contains("TEMP B-TREE"), "in order of key already: {plan}");
+                }
+            }
+        }
+    }
 }

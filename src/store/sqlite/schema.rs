@@ -39,7 +39,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 3] = [V1, V2, V3];
+const MIGRATIONS: [&str; 4] = [V1, V2, V3, V4];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -217,6 +217,11 @@ SELECT o.key, o.id, m.text AS mailbox, iif(o.lane = 0, 'foreground', 'background
     strftime('%Y-%m-%dT%H:%M:%fZ', o.next_at / 1e6, 'unixepoch') AS next_at,
     o.attempts, o.last_status, o.provider_id, o.order_reason, o.ordered_by, o.requests, o.recipients, o.external_recipients, o.quota_units, o.bytes
 FROM operation o JOIN name m ON m.nr = o.mailbox LEFT JOIN name t ON t.nr = o.tenant;
+";
+
+/// A campaign for tomorrow is not walked to find what may go today.
+const V4: &str = "
+CREATE INDEX operation_admitted ON operation (lane, not_before) WHERE state = 0;
 ";
 
 /// Brings the file from `version` to [`VERSION`].
