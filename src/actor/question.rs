@@ -1,7 +1,5 @@
 //! What people and programs ask one mailbox's actor.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 
 use super::orders::PersonOrder;
@@ -31,7 +29,7 @@ pub(crate) enum Question {
     Remaining { answer: oneshot::Sender<Drained> },
     /// Panic at every engine step about this operation.
     #[cfg(feature = "test-util")]
-    Poison { id: Arc<str>, answer: oneshot::Sender<()> },
+    Poison { id: std::sync::Arc<str>, answer: oneshot::Sender<()> },
     /// Panic at the next engine step.
     #[cfg(feature = "test-util")]
     Panic { answer: oneshot::Sender<()> },
