@@ -119,6 +119,7 @@ async fn reopen(file: &Path) {
     first.notified().await;
     println!("first send after {:.2?}", since(begun));
     memory("at the first send");
+    // Nothing tells when the last actor is up, and what is measured here is memory, not time.
     tokio::time::sleep(Duration::from_secs(5)).await;
     memory("when all mailboxes are up");
     ask(&scheduler).await;

@@ -54,6 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..12 {
         tickets.push(handle.submit(Submission::new(MAILBOX, email(n)).lane(Lane::Foreground)).await?);
     }
+    // Time for the third request to be refused: ten round trips.
     tokio::time::sleep(Duration::from_millis(300)).await;
     println!("\nWhy does the next email wait?");
     for constraint in handle.explain_mailbox(MAILBOX).await? {

@@ -84,6 +84,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The folder goes away: the mailbox is suspended, the email stays with the scheduler.
     drop(folder);
     let ticket = handle.submit(Submission::new(MAILBOX, report(4)).operation_id("report-4")).await?;
+    // Time for its first attempt to fail: until then nothing binds it.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     for wait in handle.explain(ticket.operation_id()).await? {
         println!("without the folder: {} waits for {} until a person resumes it", ticket.operation_id(), wait.wall);

@@ -2,8 +2,7 @@
 //!
 //! Everything runs in virtual time against the model of `mailweir::upstream`, whose log alone is read. Each peer is a
 //! re-implementation of a design from its public description, except where its real library can be driven by a fake
-//! clock (`governor`); its authors may hold guards that are not described. Peers over real HTTP, with their real
-//! libraries, are in `bench/node`.
+//! clock (`governor`); its authors may hold guards that are not described. Peers over real HTTP are not there yet.
 //!
 //! `cargo bench --features sim --bench peers` prints Markdown; `-- --json FILE` writes one JSON line per cell,
 //! `-- --runs N` changes how many seeds a cell is the mean of, `-- --only TEXT` runs the scenarios whose name has it.

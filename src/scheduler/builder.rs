@@ -129,6 +129,7 @@ impl SchedulerBuilder {
 
     async fn prepare(self, host: Handle) -> Result<(Scheduler, Recovery), StartError> {
         let Self { config, transport, store, clock, seeds } = self;
+        // Making a sleep panics in a runtime without a timer, and tokio has no other way to ask. None is waited for.
         let timer = catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(std::time::Duration::ZERO))));
         timer.map_err(|_| StartError::NoTimer)?;
         let settings = Settings::new(config).map_err(StartError::Config)?;

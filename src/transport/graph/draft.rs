@@ -50,7 +50,7 @@ enum Before {
 }
 
 impl GraphTransport {
-    /// One attempt in two requests.
+    /// One attempt in two requests, both within the attempt's one timeout: the sleep is that deadline, nobody waits it out.
     pub(super) async fn send_draft(&self, attempt: Attempt) -> Answer {
         let mut deadline = pin!(tokio::time::sleep(attempt.timeout));
         let draft = match self.left.get(&attempt.operation_id) {
