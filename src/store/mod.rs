@@ -8,6 +8,7 @@
 //! Calls take effect in the order in which their futures are first polled. The scheduler polls records, notes, claims
 //! and inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
+pub mod fleet;
 mod kept;
 mod memory;
 mod note;
@@ -17,6 +18,7 @@ mod rules;
 mod sqlite;
 mod url;
 
+pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
     AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
@@ -286,6 +288,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>>;
+
+    /// What several schedulers over this store have in common; `None`: one scheduler has it to itself.
+    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
+        None
+    }
 }
 
 /// A store that is shared: with the scheduler, and with whoever closes it afterwards.
@@ -328,5 +335,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
         (**self).counts()
+    }
+
+    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
+        (**self).fleet()
     }
 }
