@@ -12,6 +12,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -81,15 +82,16 @@ async fn fill(file: &Path) {
     std::process::exit(0);
 }
 
-/// Takes everything, and says so.
+/// Takes everything, and counts it.
 #[derive(Debug, Default)]
 struct Sink {
-    first: Arc<Notify>,
+    sent: Arc<(AtomicU64, Notify)>,
 }
 
 impl Transport for Sink {
     fn send(&self, _: Attempt) -> BoxFuture<'_, Answer> {
-        self.first.notify_one();
+        self.sent.0.fetch_add(1, Ordering::Relaxed);
+        self.sent.1.notify_one();
         ready(Verdict::Accepted.into()).boxed()
     }
 }
@@ -112,19 +114,27 @@ async fn reopen(file: &Path) {
     let (sink, mut config) = (Sink::default(), Config::default());
     // Nothing but the restart is measured: one email each minute and mailbox.
     config = config.mailbox_limits(["1 requests / 1m".parse().expect("a limit")]);
-    let first = Arc::clone(&sink.first);
+    let sent = Arc::clone(&sink.sent);
     let started = Scheduler::builder(config, sink).store(Arc::clone(&store)).start().await;
     let scheduler = started.expect("it starts");
     println!("started after {:.2?}", since(begun));
-    first.notified().await;
+    reach(&sent, 1).await;
     println!("first send after {:.2?}", since(begun));
     memory("at the first send");
-    // Nothing tells when the last actor is up, and what is measured here is memory, not time.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Each sends once, when it has been read.
+    reach(&sent, mailboxes().min(number("MAILWEIR_BENCH_PENDING", 1_000_000))).await;
+    println!("all mailboxes sent after {:.2?}", since(begun));
     memory("when all mailboxes are up");
     ask(&scheduler).await;
     memory("after the questions");
     drop(scheduler);
+}
+
+/// Waits until so many were sent.
+async fn reach(sent: &(AtomicU64, Notify), count: u64) {
+    while sent.0.load(Ordering::Relaxed) < count {
+        sent.1.notified().await;
+    }
 }
 
 async fn ask(scheduler: &Scheduler) {

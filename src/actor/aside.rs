@@ -9,11 +9,29 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::mailbox::Origin;
 use crate::engine::Timestamp;
+use crate::engine::mailbox::Mailbox;
+use crate::store::Recovery;
 
 /// Looked at per departure: two for each that comes, so the heap of them cannot grow unseen.
 const LOOKED_AT: usize = 2;
+
+/// What an actor starts from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Nothing is known of the mailbox.
+    Fresh,
+    /// It was passivated in this process.
+    Passivated(Box<Mailbox>),
+    /// The store had something when the process started.
+    Recovered(Box<Recovery>),
+    /// The store had something when the process started, and it is to be read.
+    Stored,
+    /// Its last actor was lost.
+    Lost,
+    /// Its actors were lost too often: it waits for an operator.
+    Held,
+}
 
 #[derive(Debug)]
 pub(super) struct Aside {
@@ -30,6 +48,7 @@ pub(super) struct Aside {
 struct Laid {
     number: u64,
     at: Timestamp,
+    notes_until: Timestamp,
     origin: Origin,
 }
 
@@ -40,9 +59,17 @@ impl Aside {
     }
 
     /// Lays aside what a mailbox's next actor starts from. `reach` is how long a charge can count.
-    pub(super) fn lay(&mut self, now: Timestamp, id: &Arc<str>, origin: Origin, reach: impl FnOnce() -> Duration) {
+    /// Until `notes_until` what the store keeps of it beside its charges can count.
+    pub(super) fn lay(
+        &mut self,
+        now: Timestamp,
+        id: &Arc<str>,
+        origin: Origin,
+        notes_until: Timestamp,
+        reach: impl FnOnce() -> Duration,
+    ) {
         self.last += 1;
-        self.laid.insert(Arc::clone(id), Laid { number: self.last, at: now, origin });
+        self.laid.insert(Arc::clone(id), Laid { number: self.last, at: now, notes_until, origin });
         self.oldest.push_back((self.last, Arc::clone(id)));
         if self.laid.len() > self.max {
             self.forgotten_until = self.forgotten_until.max(now.after(reach()));
@@ -50,10 +77,9 @@ impl Aside {
         while self.laid.len() > self.max {
             let Some((number, id)) = self.oldest.pop_front() else { return };
             if self.is_laid(number, &id)
-                && let Some(Laid { origin: Origin::Recovered(recovery), .. }) = self.laid.remove(&id)
+                && let Some(laid) = self.laid.remove(&id)
             {
-                let notes = recovery.notes.iter().map(|note| note.until);
-                self.forgotten_until = notes.fold(self.forgotten_until, Ord::max);
+                self.forgotten_until = self.forgotten_until.max(laid.notes_until);
             }
         }
     }
@@ -92,11 +118,10 @@ impl Laid {
             Origin::Passivated(engine) => engine.is_blank(now),
             Origin::Recovered(recovery) if recovery.operations.is_empty() => {
                 let horizon = now.before(reach());
-                recovery.attempts.iter().all(|attempt| attempt.claimed_at < horizon)
-                    && recovery.notes.iter().all(|note| note.until <= now)
+                recovery.attempts.iter().all(|attempt| attempt.claimed_at < horizon) && self.notes_until <= now
             }
             Origin::Recovered(_) | Origin::Held => false,
-            Origin::Lost => self.at < now.before(reach()),
+            Origin::Stored | Origin::Lost => self.at < now.before(reach()) && self.notes_until <= now,
         }
     }
 }
@@ -106,9 +131,8 @@ mod tests {
     use super::*;
     use crate::actor::Settings;
     use crate::config::Config;
-    use crate::engine::mailbox::Mailbox;
     use crate::engine::{Cost, Lane, OperationKey};
-    use crate::store::{AttemptRecord, Recovery};
+    use crate::store::AttemptRecord;
 
     const REACH: Duration = Duration::from_secs(100);
 
@@ -144,10 +168,10 @@ mod tests {
         let ids = ids(4);
         let mut aside = Aside::new(2);
         for (second, id) in (0..).zip(&ids[..2]) {
-            aside.lay(at(second), id, passivated(id), || panic!("within the bound"));
+            aside.lay(at(second), id, passivated(id), Timestamp::EPOCH, || panic!("within the bound"));
         }
         assert!(matches!(aside.take(at(2), &ids[3]), Origin::Fresh), "nothing was dropped so far");
-        aside.lay(at(2), &ids[2], passivated(&ids[2]), || REACH);
+        aside.lay(at(2), &ids[2], passivated(&ids[2]), Timestamp::EPOCH, || REACH);
         assert_eq!(aside.laid.len(), 2);
         assert!(matches!(aside.take(at(3), &ids[0]), Origin::Lost));
         assert!(matches!(aside.take(at(3), &ids[1]), Origin::Passivated(_)));
@@ -159,11 +183,11 @@ mod tests {
     fn one_that_was_taken_and_laid_aside_again_is_as_old_as_the_last_time() {
         let ids = ids(3);
         let mut aside = Aside::new(2);
-        aside.lay(at(0), &ids[0], passivated(&ids[0]), || REACH);
-        aside.lay(at(1), &ids[1], passivated(&ids[1]), || REACH);
+        aside.lay(at(0), &ids[0], passivated(&ids[0]), Timestamp::EPOCH, || REACH);
+        aside.lay(at(1), &ids[1], passivated(&ids[1]), Timestamp::EPOCH, || REACH);
         let again = aside.take(at(2), &ids[0]);
-        aside.lay(at(2), &ids[0], again, || REACH);
-        aside.lay(at(3), &ids[2], passivated(&ids[2]), || REACH);
+        aside.lay(at(2), &ids[0], again, Timestamp::EPOCH, || REACH);
+        aside.lay(at(3), &ids[2], passivated(&ids[2]), Timestamp::EPOCH, || REACH);
         assert!(matches!(aside.take(at(4), &ids[1]), Origin::Lost), "now the oldest");
         assert!(matches!(aside.take(at(4), &ids[0]), Origin::Passivated(_)));
     }
@@ -172,8 +196,8 @@ mod tests {
     fn what_the_store_had_and_what_was_lost_is_dropped_when_it_counts_no_more() {
         let ids = ids(3);
         let mut aside = Aside::new(10);
-        aside.lay(at(0), &ids[0], recovered(&ids[0], at(0)), || REACH);
-        aside.lay(at(0), &ids[1], Origin::Lost, || REACH);
+        aside.lay(at(0), &ids[0], recovered(&ids[0], at(0)), Timestamp::EPOCH, || REACH);
+        aside.lay(at(0), &ids[1], Origin::Stored, at(101), || REACH);
         for _ in 0..3 {
             aside.look_at_some(at(100), || REACH);
         }

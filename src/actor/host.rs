@@ -1,24 +1,26 @@
 //! Where the actors live: on a thread of their own, or, for tests under paused time, on the caller's.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::{Actor, System};
 use tokio::sync::oneshot;
 
+use super::aside::Origin;
 use super::bell::Stop;
 use super::outlet;
 use super::past;
 use super::shared::SharedActor;
 use super::supervisor::{Errand, Supervisor};
 use super::world::World;
-use crate::store::Recovery;
+use crate::engine::Timestamp;
+use crate::store::{Outline, Recovery};
 
 /// Starts the actors on a thread of their own. They run until [`World::stop`] is cancelled.
 ///
 /// # Errors
 /// When the system gives no thread or no event queue.
-pub(crate) async fn on_own_thread(world: Arc<World>, recovery: Recovery) -> std::io::Result<()> {
+pub(crate) async fn on_own_thread(world: Arc<World>, outline: Outline) -> std::io::Result<()> {
     let (ready, started) = oneshot::channel();
     let on_thread = Arc::clone(&world);
     std::thread::Builder::new().name("mailweir-actors".to_owned()).spawn(move || {
@@ -27,7 +29,7 @@ pub(crate) async fn on_own_thread(world: Arc<World>, recovery: Recovery) -> std:
             Err(error) => return drop(ready.send(Err(error))),
         };
         let system = System::with_tokio_rt(|| runtime);
-        system.block_on(run(on_thread, recovery, ready));
+        system.block_on(run(on_thread, outline, ready));
     })?;
     started.await.unwrap_or_else(|_| Err(std::io::Error::other("the actors' thread ended before it began")))?;
     world.host.spawn(outlet::dispatch(Arc::clone(&world)));
@@ -39,22 +41,22 @@ pub(crate) async fn on_own_thread(world: Arc<World>, recovery: Recovery) -> std:
 /// # Panics
 /// Outside a `LocalSet`, as `spawn_local` does.
 #[cfg(feature = "test-util")]
-pub(crate) async fn on_current_thread(world: Arc<World>, recovery: Recovery) -> std::io::Result<()> {
+pub(crate) async fn on_current_thread(world: Arc<World>, outline: Outline) -> std::io::Result<()> {
     let (ready, started) = oneshot::channel();
-    tokio::task::spawn_local(run(Arc::clone(&world), recovery, ready));
+    tokio::task::spawn_local(run(Arc::clone(&world), outline, ready));
     started.await.unwrap_or_else(|_| Err(std::io::Error::other("the actors' task ended before it began")))?;
     world.host.spawn(outlet::dispatch(Arc::clone(&world)));
     Ok(())
 }
 
-async fn run(world: Arc<World>, recovery: Recovery, ready: oneshot::Sender<std::io::Result<()>>) {
-    let shared = SharedActor::restored(Arc::clone(&world), &recovery).start();
+async fn run(world: Arc<World>, outline: Outline, ready: oneshot::Sender<std::io::Result<()>>) {
+    let shared = SharedActor::restored(Arc::clone(&world), &outline.recovery).start();
     world.shared.bell().attach(shared.clone().recipient());
-    for id in past::mailboxes(&recovery, world.clock.now()) {
+    for id in past::mailboxes(&outline, world.clock.now()) {
         let seat = world.directory.enter_recovered(&id);
         world.supervisor.push(Errand::Start(seat));
     }
-    let supervisor = Supervisor::new(Arc::clone(&world), by_mailbox(recovery)).start();
+    let supervisor = Supervisor::new(Arc::clone(&world), by_mailbox(outline)).start();
     world.supervisor.bell().attach(supervisor.clone().recipient());
     drop(ready.send(Ok(())));
     world.stop.cancelled().await;
@@ -65,18 +67,37 @@ async fn run(world: Arc<World>, recovery: Recovery, ready: oneshot::Sender<std::
 }
 
 /// What the store had, mailbox by mailbox.
-fn by_mailbox(recovery: Recovery) -> HashMap<Arc<str>, Recovery> {
-    let mut by_mailbox: HashMap<Arc<str>, Recovery> = HashMap::new();
-    for record in recovery.operations {
-        by_mailbox.entry(Arc::clone(&record.mailbox)).or_default().operations.push(record);
-    }
-    for attempt in recovery.attempts {
-        by_mailbox.entry(Arc::clone(&attempt.mailbox)).or_default().attempts.push(attempt);
-    }
+pub(super) type Before = BTreeMap<Arc<str>, (Origin, Timestamp)>;
+
+/// What each mailbox of which the store has something starts from, and until when its notes count: its rows, or that
+/// they are to be read.
+fn by_mailbox(outline: Outline) -> Before {
+    let mut rows: BTreeMap<Arc<str>, Recovery> = BTreeMap::new();
+    let Outline { recovery, apart } = outline;
     for note in recovery.notes {
         if let Some(mailbox) = &note.key.mailbox {
-            by_mailbox.entry(Arc::clone(mailbox)).or_default().notes.push(note);
+            rows.entry(Arc::clone(mailbox)).or_default().notes.push(note);
         }
     }
-    by_mailbox
+    let Some(apart) = apart else {
+        for record in recovery.operations {
+            rows.entry(Arc::clone(&record.mailbox)).or_default().operations.push(record);
+        }
+        for attempt in recovery.attempts {
+            rows.entry(Arc::clone(&attempt.mailbox)).or_default().attempts.push(attempt);
+        }
+        let read = |rows: Recovery| {
+            let until = notes_end(&rows);
+            (Origin::Recovered(Box::new(rows)), until)
+        };
+        return rows.into_iter().map(|(id, rows)| (id, read(rows))).collect();
+    };
+    let named = apart.waiting.into_iter().chain(apart.charged).map(|id| (id, (Origin::Stored, Timestamp::EPOCH)));
+    let noted = rows.into_iter().map(|(id, rows)| (id, (Origin::Stored, notes_end(&rows))));
+    // A mailbox that is in both has the end of its notes: the later entry stays.
+    named.chain(noted).collect()
+}
+
+fn notes_end(of: &Recovery) -> Timestamp {
+    of.notes.iter().map(|note| note.until).max().unwrap_or(Timestamp::EPOCH)
 }

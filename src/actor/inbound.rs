@@ -40,7 +40,7 @@ impl MailboxActor {
                 self.journal.landed();
                 self.on_written(*written);
             }
-            Reply::Recovered(recovery) => self.on_recovered(*recovery),
+            Reply::Recovered(reading) => self.on_recovered(reading.recovery),
         }
     }
 

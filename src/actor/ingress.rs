@@ -71,6 +71,8 @@ pub(crate) struct Turn {
 pub(crate) enum Appetite {
     /// All of them.
     All,
+    /// Answers alone: nothing is known of the mailbox yet.
+    Answers,
     /// Nothing new: the engine is being rebuilt. Questions are looked at, if only to say so: whoever asks every
     /// mailbox must not wait for the store of one.
     NothingNew,
@@ -180,7 +182,9 @@ impl Ingress {
         self.bell.answer();
         let mut queues = self.queues();
         let mut rest = take(&mut queues.answers, &mut turn.answers);
-        rest |= take(&mut queues.questions, &mut turn.questions);
+        if appetite != Appetite::Answers {
+            rest |= take(&mut queues.questions, &mut turn.questions);
+        }
         if appetite == Appetite::All {
             for lane in &mut queues.lanes {
                 rest |= take(lane, &mut turn.admits);

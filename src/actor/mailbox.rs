@@ -11,6 +11,7 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, Context, Handler};
 
 use super::admissions::Admissions;
+use super::aside::Origin;
 use super::bell::{Stop, Wake};
 use super::desk::Desk;
 use super::entrance::TurnedAway;
@@ -31,28 +32,15 @@ use crate::engine::mailbox::{Effect, Input, Mailbox};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::shared;
 use crate::engine::{OperationKey, OperationState, Timestamp};
-use crate::store::Recovery;
-
-/// What an actor starts from.
-#[derive(Debug)]
-pub(crate) enum Origin {
-    /// Nothing is known of the mailbox.
-    Fresh,
-    /// It was passivated in this process.
-    Passivated(Box<Mailbox>),
-    /// The store had something when the process started.
-    Recovered(Box<Recovery>),
-    /// Its last actor was lost.
-    Lost,
-    /// Its actors were lost too often: it waits for an operator.
-    Held,
-}
 
 /// What the actor can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Everything.
     Live,
+    /// Waits for the store to tell for the first time what there is of the mailbox. Everybody waits with it, as for a
+    /// start that reads all at once.
+    Reading,
     /// Waits for the store to tell what the engine is rebuilt from.
     Rebuilding,
     /// Waits for an operator, after too many rebuilds.
@@ -114,7 +102,7 @@ pub(super) struct Drain {
 }
 
 impl MailboxActor {
-    pub(crate) fn new(world: Arc<World>, seat: Arc<Seat>, origin: Origin) -> Self {
+    pub(super) fn new(world: Arc<World>, seat: Arc<Seat>, origin: Origin) -> Self {
         Self {
             policy: world.settings.load().mailbox(seat.id()),
             now: world.clock.now(),
@@ -195,9 +183,13 @@ impl MailboxActor {
 
     fn take_turn(&mut self) -> Rest {
         self.now = self.world.clock.now();
-        let appetite = if self.mode == Mode::Rebuilding { Appetite::NothingNew } else { Appetite::All };
+        let appetite = match self.mode {
+            Mode::Reading => Appetite::Answers,
+            Mode::Rebuilding => Appetite::NothingNew,
+            Mode::Live | Mode::Held => Appetite::All,
+        };
         let mut turn = std::mem::take(&mut self.turn);
-        let rest = self.seat.ingress().take(&mut turn, appetite);
+        let mut rest = self.seat.ingress().take(&mut turn, appetite);
         for reply in turn.answers.drain(..) {
             self.on_reply(reply);
         }
@@ -206,6 +198,10 @@ impl MailboxActor {
         }
         for admit in turn.admits.drain(..) {
             self.on_admit(admit);
+        }
+        if appetite != Appetite::All && !matches!(self.mode, Mode::Reading | Mode::Rebuilding) {
+            // What was left alone has rung, and rings no more.
+            rest = Rest::More;
         }
         // Whatever the store says of what they waited for: their key ended before.
         for repeat in self.admissions.take_released() {

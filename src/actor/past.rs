@@ -7,7 +7,7 @@ use crate::engine::operation::OperationKind;
 use crate::engine::policy::{GuardPolicy, ScopePolicy};
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationState, Subject, Timestamp};
-use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Recovery};
+use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Outline};
 
 /// An operation as the engine takes it.
 pub(crate) fn operation(record: &OperationRecord) -> Operation {
@@ -80,10 +80,11 @@ pub(crate) fn horizon_of<'a>(
 
 /// The mailboxes that begin at once, each once: those with operations, in order of the first, then those whose breakers
 /// have something to remember or are open by hand.
-pub(crate) fn mailboxes(recovery: &Recovery, now: Timestamp) -> Vec<Arc<str>> {
+pub(crate) fn mailboxes(outline: &Outline, now: Timestamp) -> Vec<Arc<str>> {
     let mut seen = std::collections::HashSet::new();
     let troubled = |note: &&Note| matches!(note.key.kind, NoteKind::Breaker | NoteKind::Trip) && note.until > now;
-    let troubled = recovery.notes.iter().filter(troubled).filter_map(|note| note.key.mailbox.as_ref());
-    let of_operations = recovery.operations.iter().map(|record| &record.mailbox);
+    let troubled = outline.recovery.notes.iter().filter(troubled).filter_map(|note| note.key.mailbox.as_ref());
+    let of_operations = outline.recovery.operations.iter().map(|record| &record.mailbox);
+    let of_operations = of_operations.chain(outline.apart.iter().flat_map(|apart| &apart.waiting));
     of_operations.chain(troubled).filter(|id| seen.insert(Arc::clone(id))).map(Arc::clone).collect()
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
+use super::aside::Origin;
 use super::desk::Entry;
 use super::entrance::TurnedAway;
 use super::journal::guard;
 use super::kept;
-use super::mailbox::{MailboxActor, Mode, Origin};
+use super::mailbox::{MailboxActor, Mode};
 use super::past;
 use super::permit::PermitError;
-use super::reply::Reply;
+use super::reply::{Reading, Reply};
 use super::restarts::Verdict;
 use super::shared::SharedItem;
 use crate::config::OnPanic;
@@ -39,6 +40,7 @@ impl MailboxActor {
                 self.step(Input::Reconfigure(Arc::clone(&self.policy)));
             }
             Origin::Recovered(recovery) => self.restore(*recovery),
+            Origin::Stored => self.read(Mode::Reading),
             Origin::Lost => self.recover(),
             Origin::Held => self.mode = Mode::Held,
         }
@@ -157,7 +159,11 @@ impl MailboxActor {
     /// Reads back what the store knows. What is still being written comes first: a state that is read before its
     /// record is written would be an old one.
     pub(super) fn recover(&mut self) {
-        self.mode = Mode::Rebuilding;
+        self.read(Mode::Rebuilding);
+    }
+
+    fn read(&mut self, mode: Mode) {
+        self.mode = mode;
         self.write();
         if self.mode == Mode::Held {
             // The store took it no better than before.
@@ -170,14 +176,19 @@ impl MailboxActor {
         (self.recover_when_written, self.recover_at) = (false, None);
         let (store, mailbox) = (Arc::clone(&self.world.store), Arc::clone(self.seat.id()));
         let since = self.horizon();
-        let mut reading = Box::pin(async move { guard(|| store.recover(since, Some(mailbox))).await });
+        let readings = Arc::clone(&self.world.readings);
+        let mut reading = Box::pin(async move {
+            // Nobody closes it.
+            let place = readings.acquire_owned().await.ok();
+            Reading { recovery: guard(|| store.recover(since, Some(mailbox))).await, _place: place }
+        });
         match reading.as_mut().now_or_never() {
-            Some(recovery) => self.on_recovered(recovery),
+            Some(reading) => self.on_recovered(reading.recovery),
             None => {
                 let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
                 self.world.host.spawn(async move {
-                    let recovery = Box::new(reading.await);
-                    world.reply(&seat, Reply::Recovered(recovery));
+                    let reading = Box::new(reading.await);
+                    world.reply(&seat, Reply::Recovered(reading));
                 });
             }
         }
@@ -200,7 +211,11 @@ impl MailboxActor {
                     self.on_reply(reply);
                 }
             }
-            Err(error) if error.is_retryable() => self.recover_at = Some(self.now.after(RECOVER_RETRY)),
+            Err(error) if error.is_retryable() => {
+                // It may take a while: whoever asks meanwhile is told so.
+                self.mode = Mode::Rebuilding;
+                self.recover_at = Some(self.now.after(RECOVER_RETRY));
+            }
             Err(_) => self.leave_to_a_person(),
         }
     }

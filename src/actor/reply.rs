@@ -1,5 +1,7 @@
 //! What comes back to a mailbox's actor for something it started.
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::journal::Written;
 use crate::engine::mailbox::Input;
 use crate::engine::{Answer, OperationKey};
@@ -24,7 +26,14 @@ pub(crate) enum Reply {
     /// The store has answered.
     Written(Box<Written>),
     /// What the engine is rebuilt from.
-    Recovered(Box<Result<Recovery, StoreError>>),
+    Recovered(Box<Reading>),
+}
+
+/// What was read back of a mailbox, and the place it was read in: another is read when this one has been taken in.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(super) recovery: Result<Recovery, StoreError>,
+    pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {

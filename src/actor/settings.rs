@@ -6,6 +6,7 @@ use super::past;
 use crate::config::{Config, ConfigError, Policies};
 use crate::engine::Timestamp;
 use crate::engine::policy::{MailboxPolicy, SharedPolicy};
+use crate::store::Horizons;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -32,6 +33,15 @@ impl Settings {
         let scopes = [&self.config.mailbox, &self.config.tenant, &self.config.application];
         let scopes = scopes.into_iter().chain(own.iter().map(|policy| &policy.scope));
         past::horizon_of(now, scopes, &self.config.guard)
+    }
+
+    /// How far back attempts can count for a tenant or the application.
+    pub(crate) fn shared_horizon(&self, now: Timestamp) -> Timestamp {
+        past::horizon_of(now, [&self.config.tenant, &self.config.application].into_iter(), &self.config.guard)
+    }
+
+    pub(crate) fn horizons(&self, now: Timestamp) -> Horizons {
+        Horizons { mailboxes: self.horizon(now), shared: self.shared_horizon(now) }
     }
 
     pub(crate) fn shared(&self) -> Arc<SharedPolicy> {

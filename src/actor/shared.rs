@@ -214,10 +214,10 @@ impl SharedActor {
     fn recover(&mut self) {
         self.recover_at = None;
         let world = Arc::clone(&self.world);
-        let since = world.settings.load().horizon(world.clock.now());
+        let since = world.settings.load().horizons(world.clock.now());
         let mut reading = Box::pin(async move {
-            let recovery = guard(|| world.store.recover(since, None)).await;
-            world.shared.push(SharedItem::Recovered(Box::new(recovery)));
+            let outline = guard(|| world.store.outline(since)).await;
+            world.shared.push(SharedItem::Recovered(Box::new(outline.map(|outline| outline.recovery))));
         });
         if reading.as_mut().now_or_never().is_none() {
             self.world.host.spawn(reading);
@@ -242,7 +242,7 @@ impl SharedActor {
     fn rebuilt(&mut self, recovery: &Recovery) -> Shared {
         let now = self.world.clock.now();
         let settings = self.world.settings.load();
-        let horizon = settings.horizon(now);
+        let horizon = settings.shared_horizon(now);
         let mut engine = Shared::new(settings.shared());
         for (scope, memory) in &self.memories {
             engine.restore_breaker(now, scope, memory);

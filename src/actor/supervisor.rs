@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, Context, Handler};
 
-use super::aside::Aside;
+use super::aside::{Aside, Origin};
 use super::bell::{Stop, Wake};
 use super::entrance::TurnedAway;
-use super::mailbox::{MailboxActor, Origin};
+use super::host::Before;
+use super::mailbox::MailboxActor;
 use super::restarts::{Restarts, Verdict};
 use super::seat::Seat;
 use super::shared::SharedItem;
@@ -19,7 +20,6 @@ use super::world::World;
 use crate::engine::Timestamp;
 use crate::engine::mailbox::Mailbox;
 use crate::engine::shared::Input as SharedInput;
-use crate::store::Recovery;
 use crate::telemetry::EventKind;
 
 /// As many mailboxes lie aside as may be live, and at least this many.
@@ -52,17 +52,15 @@ struct Live {
 }
 
 impl Supervisor {
-    /// A supervisor that knows what the store had, by mailbox.
-    pub(crate) fn new(world: Arc<World>, recovered: HashMap<Arc<str>, Recovery>) -> Self {
+    /// A supervisor that knows what each mailbox starts from of which the store had something.
+    pub(super) fn new(world: Arc<World>, before: Before) -> Self {
         let live_max = world.settings.load().config.actors.live_max;
         // Never fewer than the store had: those with operations start at once.
-        let aside = Aside::new(live_max.max(ASIDE_MIN).max(recovered.len()));
+        let aside = Aside::new(live_max.max(ASIDE_MIN).max(before.len()));
         let mut supervisor =
             Self { world, live: HashMap::new(), waiting: HashMap::new(), aside, deaths: HashMap::new() };
-        let mut recovered: Vec<_> = recovered.into_iter().collect();
-        recovered.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (id, recovery) in recovered {
-            supervisor.lay_aside(&id, Origin::Recovered(Box::new(recovery)));
+        for (id, (origin, notes_until)) in before {
+            supervisor.lay_aside(&id, origin, notes_until);
         }
         supervisor
     }
@@ -100,15 +98,15 @@ impl Supervisor {
         let origin = engine.map_or(Origin::Lost, Origin::Passivated);
         match self.waiting.remove(seat.id()) {
             Some(next) => self.start(next, origin),
-            None => self.lay_aside(seat.id(), origin),
+            None => self.lay_aside(seat.id(), origin, Timestamp::EPOCH),
         }
         let (now, world) = (self.world.clock.now(), &self.world);
         self.aside.look_at_some(now, || reach(world, now));
     }
 
-    fn lay_aside(&mut self, id: &Arc<str>, origin: Origin) {
+    fn lay_aside(&mut self, id: &Arc<str>, origin: Origin, notes_until: Timestamp) {
         let (now, world) = (self.world.clock.now(), &self.world);
-        self.aside.lay(now, id, origin, || reach(world, now));
+        self.aside.lay(now, id, origin, notes_until, || reach(world, now));
     }
 
     fn died(&mut self, seat: &Arc<Seat>) {
@@ -124,7 +122,7 @@ impl Supervisor {
         admits.into_iter().for_each(|admit| admit.turn_away(TurnedAway::MailboxHeld));
         match (self.waiting.remove(seat.id()), origin) {
             // Started when somebody asks for it: one that dies at every start must not keep the thread busy.
-            (None, Origin::Held) => self.lay_aside(seat.id(), Origin::Held),
+            (None, Origin::Held) => self.lay_aside(seat.id(), Origin::Held, Timestamp::EPOCH),
             (next, origin) => {
                 let next = next.unwrap_or_else(|| self.world.directory.enter_recovered(seat.id()));
                 self.start(next, origin);

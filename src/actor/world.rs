@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
@@ -29,6 +29,9 @@ use crate::store::{KeySecret, Recovery, Store};
 use crate::telemetry::{Context, EventKind, Redaction, SchedulerEvent, Telemetry};
 use crate::transport::Transport;
 
+/// Mailboxes read back at once: enough that neither the store nor the actors wait for the other.
+const READINGS_MAX: usize = 4;
+
 pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
@@ -46,6 +49,8 @@ pub(crate) struct World {
     pub(crate) secret: KeySecret,
     pub(crate) outlet: Outlet,
     pub(crate) crashes: Crashes,
+    /// Mailboxes that are read back from the store at once: what they are read into is there twice for a while.
+    pub(super) readings: Arc<Semaphore>,
     pub(crate) shared: Inbox<SharedItem>,
     pub(crate) supervisor: Inbox<Errand>,
     pub(crate) stop: CancellationToken,
@@ -87,6 +92,7 @@ impl World {
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
             crashes: Crashes::default(),
+            readings: Arc::new(Semaphore::new(READINGS_MAX)),
             holds,
             callers: Arc::default(),
             trips,

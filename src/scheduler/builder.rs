@@ -12,7 +12,7 @@ use super::mint::Mint;
 use crate::actor::{Parts, Settings, World, on_own_thread};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::store::{MemoryStore, Recovery, Store};
+use crate::store::{MemoryStore, Outline, Store};
 use crate::telemetry::EventKind;
 use crate::transport::Transport;
 
@@ -104,8 +104,8 @@ impl SchedulerBuilder {
     /// Dropped before it is done, nothing runs and nothing was sent.
     pub async fn start(self) -> Result<Scheduler, StartError> {
         let host = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-        let (scheduler, recovery) = self.prepare(host).await?;
-        on_own_thread(Arc::clone(&scheduler.handle.world), recovery).await.map_err(StartError::Thread)?;
+        let (scheduler, outline) = self.prepare(host).await?;
+        on_own_thread(Arc::clone(&scheduler.handle.world), outline).await.map_err(StartError::Thread)?;
         Ok(scheduler)
     }
 
@@ -121,27 +121,27 @@ impl SchedulerBuilder {
         let host = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let local = catch_unwind(|| tokio::task::spawn_local(async {}));
         local.map_err(|_| StartError::NoLocalSet)?;
-        let (scheduler, recovery) = self.prepare(host).await?;
+        let (scheduler, outline) = self.prepare(host).await?;
         let world = Arc::clone(&scheduler.handle.world);
-        crate::actor::on_current_thread(world, recovery).await.map_err(StartError::Thread)?;
+        crate::actor::on_current_thread(world, outline).await.map_err(StartError::Thread)?;
         Ok(scheduler)
     }
 
-    async fn prepare(self, host: Handle) -> Result<(Scheduler, Recovery), StartError> {
+    async fn prepare(self, host: Handle) -> Result<(Scheduler, Outline), StartError> {
         let Self { config, transport, store, clock, seeds } = self;
         // Making a sleep panics in a runtime without a timer, and tokio has no other way to ask. None is waited for.
         let timer = catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(std::time::Duration::ZERO))));
         timer.map_err(|_| StartError::NoTimer)?;
         let settings = Settings::new(config).map_err(StartError::Config)?;
-        let recovery = store.recover(settings.horizon(clock.now()), None).await.map_err(StartError::Store)?;
-        let parts = Parts { clock, store, transport, host, settings, recovery: &recovery };
+        let outline = store.outline(settings.horizons(clock.now())).await.map_err(StartError::Store)?;
+        let parts = Parts { clock, store, transport, host, settings, recovery: &outline.recovery };
         let world = Arc::new(World::new(parts));
-        for (kind, count) in &recovery.unreadable {
+        for (kind, count) in &outline.recovery.unreadable {
             let (store, note, count) = (world.store.kind(), kind.as_str(), *count);
             world.reporter.report(world.clock.now(), EventKind::NoteUnreadable { store, note, count });
         }
         // From here on dropping it stops whatever has been started.
         let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
-        Ok((Scheduler { handle }, recovery))
+        Ok((Scheduler { handle }, outline))
     }
 }

@@ -12,6 +12,7 @@ pub mod fleet;
 mod kept;
 mod memory;
 mod note;
+mod outline;
 mod query;
 mod rules;
 #[cfg(feature = "sqlite")]
@@ -23,6 +24,7 @@ pub use memory::MemoryStore;
 pub use note::{
     AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
 };
+pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};
 #[cfg(all(feature = "sqlite", feature = "test-util"))]
 pub use sqlite::{CommitPoint, CommitProbe, Fate};
@@ -34,7 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 
 use crate::email::Email;
 use crate::engine::mailbox::Record;
@@ -262,6 +264,13 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Everything that is not final, the attempts claimed since `since`, and the notes; of one mailbox, or of all.
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>>;
 
+    /// What a start has to know before the first grant. A store that finds the rows of one mailbox without looking at
+    /// all of them names the mailboxes and leaves their rows for later ([`Store::recover`] of one); by default
+    /// everything is read at once.
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        async move { Ok(Outline { recovery: self.recover(since.mailboxes, None).await?, apart: None }) }.boxed()
+    }
+
     /// Stores new operations: all of the batch, or nothing when there is no room for it. When it returns, those
     /// answered [`Inserted::New`] are durable.
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>>;
@@ -303,6 +312,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
         (**self).recover(since, mailbox)
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        (**self).outline(since)
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {

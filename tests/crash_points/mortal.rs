@@ -21,7 +21,8 @@ use mailweir::clock::{Clock, TokioClock};
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, Timestamp};
 use mailweir::store::{
-    Claim, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+    Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery, Store,
+    StoreError,
 };
 use mailweir::transport::simulated::SimulatedTransport;
 use mailweir::transport::{Answer, Attempt, Transport};
@@ -246,6 +247,20 @@ impl Store for MortalStore {
             async move {
                 let recovery = self.inner.recover(since, mailbox).await?;
                 Ok(if forgets { Recovery { attempts: Vec::new(), ..recovery } } else { recovery })
+            }
+            .boxed()
+        })
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        let forgets = self.fabric.plan.forgets_attempts();
+        self.read(move || {
+            async move {
+                let mut outline = self.inner.outline(since).await?;
+                if forgets {
+                    outline.recovery.attempts.clear();
+                }
+                Ok(outline)
             }
             .boxed()
         })

@@ -16,8 +16,8 @@ use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, Timestamp};
 use mailweir::store::{
-    Claim, CommitPoint, CommitProbe, Fate as CommitFate, Inserted, MemoryStore, NewOperation, NoteChange,
-    OperationQuery, OperationRecord, Recovery, SqliteOptions, SqliteStore, Store, StoreError,
+    Claim, CommitPoint, CommitProbe, Fate as CommitFate, Horizons, Inserted, MemoryStore, NewOperation, NoteChange,
+    OperationQuery, OperationRecord, Outline, Recovery, SqliteOptions, SqliteStore, Store, StoreError,
 };
 use tempfile::TempDir;
 
@@ -94,6 +94,10 @@ impl Store for AtOnce {
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
         ready(wait(self.0.recover(since, mailbox))).boxed()
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        ready(wait(self.0.outline(since))).boxed()
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {

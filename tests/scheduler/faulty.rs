@@ -9,8 +9,8 @@ use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, Timestamp};
 use mailweir::store::{
-    Claim, Inserted, MemoryStore, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store,
-    StoreError,
+    Apart, Claim, Horizons, Inserted, MemoryStore, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline,
+    Recovery, Store, StoreError,
 };
 
 /// What goes wrong from now on.
@@ -37,6 +37,8 @@ pub(crate) struct Faults {
 pub(crate) struct Faulty {
     inner: MemoryStore,
     late: Duration,
+    /// Mailboxes are read one by one.
+    apart: bool,
     faults: Arc<Mutex<Faults>>,
     /// How many records each call brought.
     recorded: Arc<Mutex<Vec<usize>>>,
@@ -45,6 +47,11 @@ pub(crate) struct Faulty {
 impl Faulty {
     pub(crate) fn late(late: Duration) -> Self {
         Self { late, ..Self::default() }
+    }
+
+    /// The same store, whose answers come `late`, and which has mailboxes read one by one.
+    pub(crate) fn apart(&self, late: Duration) -> Self {
+        Self { late, apart: true, ..self.clone() }
     }
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -81,6 +88,24 @@ impl Store for Faulty {
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
         let failed = self.faults().recover.clone();
         self.call(failed, async move { self.inner.recover(since, mailbox).await })
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        self.call(None, async move {
+            let mut recovery = self.inner.recover(since.mailboxes, None).await?;
+            if !self.apart {
+                return Ok(Outline { recovery, apart: None });
+            }
+            let mut apart = Apart::default();
+            for operation in recovery.operations.drain(..) {
+                if !apart.waiting.contains(&operation.mailbox) {
+                    apart.waiting.push(operation.mailbox);
+                }
+            }
+            apart.charged = recovery.attempts.iter().map(|attempt| Arc::clone(&attempt.mailbox)).collect();
+            recovery.attempts.retain(|attempt| attempt.claimed_at >= since.shared);
+            Ok(Outline { recovery, apart: Some(apart) })
+        })
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {

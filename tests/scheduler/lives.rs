@@ -15,8 +15,8 @@ use mailweir::engine::mailbox::Record;
 use mailweir::engine::{OperationKey, Timestamp};
 use mailweir::scheduler::{Scheduler, SchedulerHandle};
 use mailweir::store::{
-    Claim, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, SqliteStore, Store,
-    StoreError,
+    Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery,
+    SqliteStore, Store, StoreError,
 };
 
 use crate::support::*;
@@ -40,6 +40,10 @@ impl Store for Prompt {
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
         prompt(self.0.recover(since, mailbox))
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        prompt(self.0.outline(since))
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {

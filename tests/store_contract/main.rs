@@ -65,6 +65,7 @@ macro_rules! each_behaviour {
             recovery_holds_what_is_not_over_in_order_of_key,
             recovery_holds_attempts_from_the_very_instant_on,
             recovery_of_one_mailbox_holds_nothing_of_another,
+            an_outline_and_what_it_leaves_apart_are_the_whole,
             every_query_finds_what_a_scan_finds_oldest_first,
             a_query_answers_with_its_limit_and_not_one_more,
             a_query_that_names_no_limit_finds_a_hundred,

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::operation::Transition as T;
 use mailweir::engine::{Lane, OperationKey, OperationState as S};
-use mailweir::store::{NewOperation, OperationQuery, Store};
+use mailweir::store::{Horizons, NewOperation, NoteChange, NoteKey, NoteKind, OperationQuery, Store};
 
 use crate::fixture::*;
 
@@ -63,6 +63,45 @@ pub(crate) fn recovery_of_one_mailbox_holds_nothing_of_another(given: &Given) ->
         let nobody = store.recover(at(0), Some("nobody@contoso.example".into())).await.unwrap();
         assert_eq!((nobody.operations.len(), nobody.attempts.len()), (0, 0));
         assert_eq!(nobody.last_key, Some(OperationKey(2)));
+    }
+    .boxed()
+}
+
+/// What a start knows after its outline and the mailboxes that were left for later is what one reading would have told.
+pub(crate) fn an_outline_and_what_it_leaves_apart_are_the_whole(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let in_mailbox = |key: u64, mailbox: &str| NewOperation { mailbox: mailbox.into(), ..new(key) };
+        let [waits, spent, old, idle] = ["waits", "spent", "old", "idle"].map(|name| format!("{name}@contoso.example"));
+        let batch = [(1, &waits), (2, &spent), (3, &old), (4, &waits), (5, &idle)];
+        store.insert(batch.map(|(key, mailbox)| in_mailbox(key, mailbox)).into()).await.unwrap();
+        for (key, second) in [(1, 30), (2, 20), (3, 5)] {
+            claimed(store, key, 1, second).await;
+            recorded(store, key, T::Accept, second + 1).await;
+        }
+        recorded(store, 5, T::Cancel, 6).await;
+        let key = NoteKey { kind: NoteKind::Trip, mailbox: Some(idle.clone().into()), name: "idle".into() };
+        store.keep([NoteChange::Keep(order(key, 7))].into()).await.unwrap();
+
+        let outline = store.outline(Horizons { mailboxes: at(10), shared: at(25) }).await.unwrap();
+        let whole = store.recover(at(10), None).await.unwrap();
+        let (here, apart) = (outline.recovery, outline.apart);
+        assert_eq!((here.last_key, &here.notes), (Some(OperationKey(5)), &whole.notes));
+        assert_eq!(here.secret, whole.secret);
+        let Some(apart) = apart else {
+            assert_eq!((here.operations, here.attempts), (whole.operations, whole.attempts), "everything is here");
+            return;
+        };
+        assert_eq!(here.operations, [], "left for later");
+        assert_eq!(
+            here.attempts.iter().map(|attempt| attempt.key.0).collect::<Vec<_>>(),
+            [1],
+            "what others have to know"
+        );
+        assert_eq!(apart.waiting.iter().map(|id| &**id).collect::<Vec<_>>(), [&*waits]);
+        assert_eq!(apart.charged.iter().map(|id| &**id).collect::<Vec<_>>(), [&*waits, &*spent], "not what is too old");
+        let rows = store.recover(at(10), Some(waits.as_str().into())).await.unwrap();
+        assert_eq!(rows.operations, whole.operations);
     }
     .boxed()
 }

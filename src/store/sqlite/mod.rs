@@ -29,6 +29,7 @@ mod probe;
 mod purge;
 mod read;
 mod reader;
+mod recovery;
 mod row;
 mod schema;
 mod tally;
@@ -51,7 +52,10 @@ use self::fault::{Fault, unavailable};
 use self::open::Opened;
 use self::reader::Read;
 use self::writer::{CALLS_MAX, Call, End, Reply, Writer};
-use super::{Claim, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store, StoreError};
+use super::{
+    Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery, Store,
+    StoreError,
+};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, Timestamp};
@@ -165,7 +169,15 @@ impl Store for SqliteStore {
         async move {
             // It sees everything that was handed over before it.
             self.call(Call::Settle).await?;
-            self.read(move |connection| read::recovery(connection, since, mailbox.as_deref())).await
+            self.read(move |connection| recovery::of(connection, since, mailbox.as_deref())).await
+        }
+        .boxed()
+    }
+
+    fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        async move {
+            self.call(Call::Settle).await?;
+            self.read(move |connection| recovery::outline(connection, since)).await
         }
         .boxed()
     }

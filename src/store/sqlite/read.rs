@@ -1,4 +1,4 @@
-//! Questions: one operation, many of them, everything that is not over.
+//! Questions: one operation, or many of them.
 //!
 //! A query never walks what it does not answer with. Each index ends in state, lane and key, so one state and one lane
 //! of a mailbox are one run in order of key, oldest first; a query that leaves state or lane open takes the first rows
@@ -12,12 +12,10 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
 use super::names::{self, Names};
-use super::notes;
 use super::row;
-use super::tally;
 use crate::email::Email;
-use crate::engine::{Lane, OperationKey, OperationState, Timestamp};
-use crate::store::{OperationQuery, OperationRecord, Recovery};
+use crate::engine::{Lane, OperationKey, OperationState};
+use crate::store::{OperationQuery, OperationRecord};
 
 /// Which index a query goes by.
 enum Way {
@@ -145,72 +143,10 @@ fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) 
     Ok(keys)
 }
 
-/// What is not over, and what budgets are rebuilt from, all as of one instant.
-pub(super) fn recovery(connection: &Connection, since: Timestamp, mailbox: Option<&str>) -> Result<Recovery, Fault> {
-    let transaction = connection.unchecked_transaction()?;
-    let mut names = Names::default();
-    let last_key: Option<i64> = connection.query_row("SELECT max(key) FROM operation", [], |found| found.get(0))?;
-    let last_key = last_key.map(|key| OperationKey(key.unsigned_abs()));
-    let number = match mailbox {
-        None => None,
-        Some(mailbox) => match names::find(connection, mailbox)? {
-            None => return Ok(Recovery { last_key, secret: notes::secret(connection)?, ..Recovery::default() }),
-            found => found,
-        },
-    };
-    let operations = live(connection, &mut names, number)?;
-    let attempts = attempts(connection, &mut names, since, number)?;
-    let ((notes, unreadable), secret) = (notes::read(connection, &mut names, number)?, notes::secret(connection)?);
-    transaction.finish()?;
-    Ok(Recovery { operations, attempts, last_key, notes, unreadable, secret })
-}
-
-fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<OperationRecord>, Fault> {
-    let counts = tally::counts(connection)?;
-    let (live, all): (u64, u64) = (counts[..5].iter().sum(), counts.iter().sum());
-    // Most are live: walk the table. Few are: go by the index.
-    let source = match mailbox {
-        Some(_) => "operation INDEXED BY operation_by_mailbox WHERE mailbox = ?1 AND state BETWEEN 0 AND 4",
-        None if live.saturating_mul(4) > all => "operation NOT INDEXED WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
-        None => "operation INDEXED BY operation_by_state WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
-    };
-    let mut statement = connection.prepare(&format!("SELECT {} FROM {source}", row::OPERATION))?;
-    let room = if mailbox.is_none() { usize::try_from(live).unwrap_or(0) } else { 0 };
-    let mut found = Vec::with_capacity(room);
-    let mut rows = statement.query([mailbox])?;
-    while let Some(operation) = rows.next()? {
-        found.push(row::operation(operation, connection, names)?);
-    }
-    found.sort_unstable_by_key(|operation| operation.key);
-    Ok(found)
-}
-
-fn attempts(
-    connection: &Connection,
-    names: &mut Names,
-    since: Timestamp,
-    mailbox: Option<i64>,
-) -> Result<Vec<crate::store::AttemptRecord>, Fault> {
-    let source = match mailbox {
-        Some(_) => "attempt INDEXED BY attempt_by_mailbox WHERE mailbox = ?2",
-        None => "attempt INDEXED BY attempt_by_claim WHERE ?2 IS NULL",
-    };
-    // A void one never left the machine.
-    let mut statement = connection.prepare(&format!(
-        "SELECT {} FROM {source} AND claimed_at >= ?1 AND ended IS NOT 'void' ORDER BY claimed_at, operation, number",
-        row::ATTEMPT
-    ))?;
-    let mut rows = statement.query((row::stamp(since), mailbox))?;
-    let mut found = Vec::new();
-    while let Some(attempt) = rows.next()? {
-        found.push(row::attempt(attempt, connection, names)?);
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Timestamp;
     use crate::store::sqlite::schema;
 
     #[test]
