@@ -2,13 +2,13 @@
 //!
 //! A query never walks what it does not answer with. Each index ends in state, lane and key, so one state and one lane
 //! of a mailbox are one run in order of key, oldest first; a query that leaves state or lane open takes the first rows
-//! of each such run and merges them. A query by tenant alone does so for each mailbox of the tenant.
+//! of each such run and merges them. A tenant has such runs of its own, and others within each of its mailboxes.
 //!
 //! What is eligible is found in the same runs, past those that cannot go yet. That is a short way for queued and
 //! deferred ones: they have had an attempt that failed a moment ago. Admitted ones may be a campaign for tomorrow, so
 //! they have an index by their instant; those whose instant has come are few, because their mailbox queues them then.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::names::{self, Names};
@@ -23,8 +23,10 @@ enum Way {
     State,
     /// Of this mailbox.
     Mailbox(i64),
-    /// Of this tenant, in these mailboxes.
-    Tenant(i64, Vec<i64>),
+    /// Of this tenant.
+    Tenant(i64),
+    /// Of both.
+    Both { mailbox: i64, tenant: i64 },
 }
 
 /// One operation by its id.
@@ -78,23 +80,7 @@ fn way(connection: &Connection, query: &OperationQuery) -> Result<Option<Way>, F
     };
     let Some(tenant) = &query.tenant else { return Ok(Some(mailbox.map_or(Way::State, Way::Mailbox))) };
     let Some(tenant) = names::find(connection, tenant)? else { return Ok(None) };
-    let mailboxes = mailbox.map_or_else(|| mailboxes_of(connection, tenant), |mailbox| Ok(vec![mailbox]))?;
-    Ok(Some(Way::Tenant(tenant, mailboxes)))
-}
-
-/// The mailboxes that operations of `tenant` leave from: one look-up each.
-fn mailboxes_of(connection: &Connection, tenant: i64) -> Result<Vec<i64>, Fault> {
-    let mut statement = connection.prepare(
-        "SELECT mailbox FROM operation INDEXED BY operation_by_tenant WHERE tenant = ?1 AND mailbox > ?2
-         ORDER BY mailbox LIMIT 1",
-    )?;
-    let mut found = Vec::new();
-    let mut after = 0_i64;
-    while let Some(mailbox) = statement.query_row((tenant, after), |found| found.get(0)).optional()? {
-        found.push(mailbox);
-        after = mailbox;
-    }
-    Ok(found)
+    Ok(Some(mailbox.map_or(Way::Tenant(tenant), |mailbox| Way::Both { mailbox, tenant })))
 }
 
 /// The first keys of one run: `?1` state, `?2` lane, `?3` limit, `?4` mailbox, `?5` tenant, `?6` eligible at.
@@ -102,7 +88,8 @@ fn run(way: &Way, state: OperationState, query: &OperationQuery) -> String {
     let (index, condition) = match way {
         Way::State => ("operation_by_state", "?4 IS NULL AND ?5 IS NULL"),
         Way::Mailbox(_) => ("operation_by_mailbox", "mailbox = ?4 AND ?5 IS NULL"),
-        Way::Tenant(..) => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5"),
+        Way::Tenant(_) => ("operation_by_tenant_state", "?4 IS NULL AND tenant = ?5"),
+        Way::Both { .. } => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5"),
     };
     let (index, eligible) = match (query.eligible_at, state) {
         (None, _) => (index, "state = ?1 AND ?6 IS NULL"),
@@ -121,22 +108,21 @@ fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) 
     let any = if query.eligible_at.is_some() { &OperationQuery::ELIGIBLE[..] } else { &OperationState::ALL[..] };
     let states = any.iter().filter(|state| query.state.is_none_or(|wanted| wanted == **state));
     let lanes = query.lane.as_ref().map_or(&Lane::ALL[..], std::slice::from_ref);
-    let scopes: Vec<(Option<i64>, Option<i64>)> = match way {
-        Way::State => vec![(None, None)],
-        Way::Mailbox(mailbox) => vec![(Some(*mailbox), None)],
-        Way::Tenant(tenant, mailboxes) => mailboxes.iter().map(|mailbox| (Some(*mailbox), Some(*tenant))).collect(),
+    let (mailbox, tenant) = match *way {
+        Way::State => (None, None),
+        Way::Mailbox(mailbox) => (Some(mailbox), None),
+        Way::Tenant(tenant) => (None, Some(tenant)),
+        Way::Both { mailbox, tenant } => (Some(mailbox), Some(tenant)),
     };
     let eligible_at = query.eligible_at.map(row::stamp);
     let mut keys = Vec::new();
     for state in states {
         let mut statement = connection.prepare(&run(way, *state, query))?;
-        for (mailbox, tenant) in &scopes {
-            for lane in lanes {
-                let run = (row::state_number(*state), row::lane_number(*lane), limit, *mailbox, *tenant, eligible_at);
-                let rows = statement.query_map(run, |found| found.get::<_, i64>(0))?;
-                for key in rows {
-                    keys.push(key?);
-                }
+        for lane in lanes {
+            let run = (row::state_number(*state), row::lane_number(*lane), limit, mailbox, tenant, eligible_at);
+            let rows = statement.query_map(run, |found| found.get::<_, i64>(0))?;
+            for key in rows {
+                keys.push(key?);
             }
         }
     }
@@ -154,7 +140,7 @@ mod tests {
         let connection = Connection::open_in_memory().expect("memory");
         schema::migrate(&connection, 0).expect("an empty file takes the schema");
         let eligible = OperationQuery { eligible_at: Some(Timestamp::EPOCH), ..OperationQuery::default() };
-        for way in [Way::State, Way::Mailbox(1), Way::Tenant(1, vec![1])] {
+        for way in [Way::State, Way::Mailbox(1), Way::Tenant(1), Way::Both { mailbox: 1, tenant: 1 }] {
             for query in [&OperationQuery::default(), &eligible] {
                 for state in OperationQuery::ELIGIBLE {
                     let sql = format!("EXPLAIN QUERY PLAN {}", run(&way, state, query));

@@ -39,7 +39,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 4] = [V1, V2, V3, V4];
+const MIGRATIONS: [&str; 5] = [V1, V2, V3, V4, V5];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -222,6 +222,11 @@ FROM operation o JOIN name m ON m.nr = o.mailbox LEFT JOIN name t ON t.nr = o.te
 /// A campaign for tomorrow is not walked to find what may go today.
 const V4: &str = "
 CREATE INDEX operation_admitted ON operation (lane, not_before) WHERE state = 0;
+";
+
+/// A tenant may have thousands of mailboxes: what is asked of it alone must not walk them.
+const V5: &str = "
+CREATE INDEX operation_by_tenant_state ON operation (tenant, state, lane) WHERE tenant IS NOT NULL;
 ";
 
 /// Brings the file from `version` to [`VERSION`].
