@@ -17,8 +17,8 @@ use super::settings::{
 use crate::engine::Ratio;
 use crate::engine::callers::CallersPolicy;
 use crate::engine::policy::{
-    BreakerPolicy, DuplicatePolicy, GuardPolicy, LanesMode, LanesPolicy, MailboxPolicy, QueuePolicy, ResumePolicy,
-    RetryPolicy, ScopePolicy,
+    BreakerPolicy, CutOff, DuplicatePolicy, FleetPolicy, GuardPolicy, LanesMode, LanesPolicy, MailboxPolicy,
+    QueuePolicy, ResumePolicy, RetryPolicy, ScopePolicy,
 };
 
 /// Most limits of one scope.
@@ -146,6 +146,23 @@ fn store() -> Vec<Key<StoreConfig>> {
     keys![Restart; url: Line(4_096)]
 }
 
+fn fleet() -> Vec<Key<FleetPolicy>> {
+    let cut_off = || Word(&[("half", CutOff::Half), ("pause", CutOff::Pause), ("trickle", CutOff::Trickle)]);
+    // Every process of a fleet has to go by the same numbers.
+    keys![Restart;
+        lease_ttl: Span(3 * SECOND, HOUR),
+        renew_every: Span(SECOND, HOUR),
+        lease_margin: Span(SECOND, HOUR),
+        adopt_every: Span(SECOND, HOUR),
+        poll_every: Span(SECOND, HOUR),
+        grace: Span(Duration::ZERO, DAY),
+        foreground: cut_off(),
+        background: cut_off(),
+        trickle: ANY_SHARE,
+        rebuilt_above: Span(Duration::ZERO, DAY),
+    ]
+}
+
 fn actors() -> Vec<Key<ActorsConfig>> {
     keys![Restart;
         live_max: Count(1, 100_000_000),
@@ -236,6 +253,7 @@ pub(crate) fn of_config() -> Vec<Key<Config>> {
     keys.extend(table!(Config, retry, retry()));
     keys.extend(table!(Config, resume, resume()));
     keys.extend(table!(Config, queue, queue()));
+    keys.extend(table!(Config, fleet, fleet()));
     keys.extend(table!(Config, actors, actors()));
     keys.extend(table!(Config, submit, submit()));
     keys.extend(table!(Config, callers, callers()));
@@ -299,6 +317,7 @@ mod tests {
         assert_all(retry());
         assert_all(resume());
         assert_all(queue());
+        assert_all(fleet());
         assert_all(store());
         assert_all(actors());
         assert_all(submit());

@@ -67,8 +67,8 @@ pub use throughput::{Binds, LimitFacts, Rate, ScopeFacts};
 
 use crate::engine::callers::CallersPolicy;
 use crate::engine::policy::{
-    BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, QueuePolicy, ResumePolicy, RetryPolicy, ScopePolicy,
-    SharedPolicy,
+    BreakerPolicy, FleetPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, QueuePolicy, ResumePolicy, RetryPolicy,
+    ScopePolicy, SharedPolicy,
 };
 
 /// The limits of a mailbox when nobody says otherwise: those of Exchange Online and of Graph's Outlook API
@@ -116,6 +116,8 @@ pub struct Config {
     pub resume: ResumePolicy,
     /// Bounds on what waits.
     pub queue: QueuePolicy,
+    /// Several processes over one store.
+    pub fleet: FleetPolicy,
     /// The mailbox actors.
     pub actors: ActorsConfig,
     /// What is taken in.
@@ -150,6 +152,7 @@ impl Default for Config {
             retry: RetryPolicy::default(),
             resume: ResumePolicy::default(),
             queue: QueuePolicy::default(),
+            fleet: FleetPolicy::default(),
             actors: ActorsConfig::default(),
             submit: SubmitConfig::default(),
             callers: CallersPolicy::default(),
@@ -293,6 +296,7 @@ impl Config {
             resume: self.resume.clone(),
             queue: self.queue.clone(),
             provider: self.transport.provider(),
+            fleet: self.fleet.clone(),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One pass over everything, so that a person mends a file once and not once per problem.
 
+mod fleet;
 mod horizon;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     broken.extend(of_scope(&config.application, "application.limits"));
     broken.extend(of_guard(&config.guard, &config.retry));
     broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
+    broken.extend(fleet::of_fleet(&config.fleet));
     broken.extend(of_program(config));
     for broken in broken.iter().filter(|broken| !broken.keys.iter().any(|key| failed.contains(*key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(config));

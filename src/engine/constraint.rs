@@ -54,6 +54,15 @@ pub enum Wall {
         /// Its length in seconds.
         seconds: u32,
     },
+    /// This process may use a part of that window only: it is cut off from the store, or another one may be at work.
+    Part {
+        /// What the window counts.
+        unit: Unit,
+        /// Its length in seconds.
+        seconds: u32,
+    },
+    /// This process does not own the mailbox now, or may not send yet.
+    Ownership,
     /// As many attempts are in flight as are allowed.
     InFlight,
     /// The breaker is open.
@@ -83,6 +92,8 @@ impl fmt::Display for Wall {
             Self::Reserve { unit, seconds } => ("reserve", Some((unit, seconds))),
             Self::Pace { unit, seconds } => ("pace", Some((unit, seconds))),
             Self::Share { unit, seconds } => ("share", Some((unit, seconds))),
+            Self::Part { unit, seconds } => ("part", Some((unit, seconds))),
+            Self::Ownership => ("ownership", None),
             Self::InFlight => ("in-flight", None),
             Self::Cooldown => ("cooldown", None),
             Self::Probe => ("probe", None),

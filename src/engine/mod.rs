@@ -22,6 +22,7 @@ pub mod scope;
 pub mod settlement;
 pub mod shared;
 pub mod spread;
+pub mod tenure;
 pub mod time;
 pub mod verdict;
 
@@ -33,5 +34,6 @@ pub use limit::{Limit, WindowKind};
 pub use operation::{Operation, OperationKey, OperationState, Resolution};
 pub use ratio::Ratio;
 pub use scope::{Scope, ScopeKind};
+pub use tenure::Tenure;
 pub use time::Timestamp;
 pub use verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};

@@ -3,8 +3,12 @@
 //! `config` produces these types from TOML; the engine never sees TOML. Where a default comes from stands at its
 //! field: "algorithms N.N" is a section of the specification that ARCHITECTURE.md summarises.
 
+mod fleet;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+pub use fleet::{CutOff, FleetPolicy};
 
 use super::limit::Limit;
 use super::ratio::Ratio;
@@ -37,6 +41,8 @@ pub struct MailboxPolicy {
     pub queue: QueuePolicy,
     /// What is known of the provider.
     pub provider: ProviderPolicy,
+    /// Several processes over one store.
+    pub fleet: FleetPolicy,
 }
 
 /// What the engine of the shared scopes (application and tenants) needs to know.

@@ -10,6 +10,7 @@ use crate::engine::Timestamp;
 /// Notes kept, unless said otherwise.
 pub(super) const NOTES_MAX: usize = 1_000_000;
 
+#[derive(Clone)]
 pub(super) struct Kept {
     by_key: BTreeMap<NoteKey, Note>,
     by_end: BTreeSet<(Timestamp, NoteKey)>,

@@ -29,12 +29,17 @@ const LIVE_MAX: usize = 2_000_000;
 /// Final operations kept, unless said otherwise.
 const FINAL_MAX: usize = 200_000;
 
+/// What a store held at one instant.
+#[cfg(feature = "test-util")]
+pub(super) struct Image(Rows);
+
 /// A store in memory. Cheap to clone; clones share what is stored, so a second scheduler can be started over it.
 #[derive(Clone)]
 pub struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
 }
 
+#[derive(Clone)]
 struct Rows {
     /// Boxed: a table of rows would be twice its rows for a while at each growth, and every look-up a page of its own.
     by_key: KeyMap<Box<Row>>,
@@ -47,6 +52,7 @@ struct Rows {
     kept: Kept,
 }
 
+#[derive(Clone)]
 struct Row {
     record: OperationRecord,
     fingerprint: u64,
@@ -55,6 +61,7 @@ struct Row {
 }
 
 /// One attempt row. A voided one is removed: no byte left the machine.
+#[derive(Clone)]
 struct Tried {
     attempt: u32,
     cost: Cost,
@@ -90,6 +97,42 @@ impl MemoryStore {
     pub fn notes_max(self, notes_max: usize) -> Self {
         self.rows().kept.max = notes_max;
         self
+    }
+
+    /// Everything as it stands.
+    #[cfg(feature = "test-util")]
+    pub(super) fn image(&self) -> Image {
+        Image(self.rows().clone())
+    }
+
+    /// Everything as it was.
+    #[cfg(feature = "test-util")]
+    pub(super) fn put_back(&self, image: Image) {
+        *self.rows() = image.0;
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn secret(&self) -> super::KeySecret {
+        self.rows().kept.secret().clone()
+    }
+
+    /// The notes of no mailbox.
+    #[cfg(feature = "test-util")]
+    pub(super) fn shared_notes(&self) -> Vec<super::Note> {
+        self.rows().kept.notes(None).into_iter().filter(|note| note.key.mailbox.is_none()).collect()
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn row(&self, key: OperationKey) -> Option<OperationRecord> {
+        self.rows().by_key.get(&key).map(|row| row.record.clone())
+    }
+
+    /// Mailboxes with operations that are not final.
+    #[cfg(feature = "test-util")]
+    pub(super) fn live_mailboxes(&self) -> std::collections::BTreeSet<Arc<str>> {
+        let rows = self.rows();
+        let live = rows.by_key.values().filter(|row| !row.record.state.is_final());
+        live.map(|row| Arc::clone(&row.record.mailbox)).collect()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

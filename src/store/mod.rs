@@ -9,6 +9,8 @@
 //! and inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
 pub mod fleet;
+#[cfg(feature = "test-util")]
+pub mod hub;
 mod kept;
 mod memory;
 mod note;

@@ -49,9 +49,11 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
 /// What `cost` takes at `wall`, in the unit that it counts; requests where it counts none.
 fn cost_at(cost: &Cost, wall: Wall) -> u64 {
     let unit = match wall {
-        Wall::Window { unit, .. } | Wall::Reserve { unit, .. } | Wall::Pace { unit, .. } | Wall::Share { unit, .. } => {
-            unit
-        }
+        Wall::Window { unit, .. }
+        | Wall::Reserve { unit, .. }
+        | Wall::Pace { unit, .. }
+        | Wall::Share { unit, .. }
+        | Wall::Part { unit, .. } => unit,
         _ => Unit::Requests,
     };
     cost.of(unit)

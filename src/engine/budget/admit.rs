@@ -80,6 +80,11 @@ impl Budget {
             let latest = now.after(rules.guard.request_deadline_max);
             put(Wall::InFlight, self.concurrency.deadline().map_or(latest, |at| at.min(latest)));
         }
+        if let Some(tenure) = &self.tenure {
+            self.parts(tenure, now, (lane, cost), rules, &mut |wall, ready_at| {
+                each(None, Constraint { wall, scope, ready_at, binding: false });
+            });
+        }
         for (index, row) in self.rows.iter().enumerate() {
             let limit = row.ledger.limit();
             let units = cost.of(limit.unit());
@@ -169,6 +174,9 @@ impl Budget {
         at: Timestamp,
         rules: Rules<'_>,
     ) -> bool {
+        if self.tenure.as_ref().is_some_and(|tenure| self.is_capped(tenure, now, lane, rules)) {
+            return false; // for a while, and not worth a second reckoning
+        }
         let mut both = *head;
         both.requests = both.requests.saturating_add(passing.requests);
         both.recipients = both.recipients.saturating_add(passing.recipients);
@@ -258,7 +266,7 @@ impl Row {
     }
 }
 
-fn instant(earliest: Earliest) -> Option<Timestamp> {
+pub(super) fn instant(earliest: Earliest) -> Option<Timestamp> {
     match earliest {
         Earliest::Now => None,
         Earliest::At(at) | Earliest::AfterCompletion { at_most: at } => Some(at),

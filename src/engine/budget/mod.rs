@@ -11,6 +11,7 @@
 
 mod admit;
 mod settle;
+mod tenured;
 mod trouble;
 
 use std::time::Duration;
@@ -21,10 +22,11 @@ use super::lane::Lane;
 use super::lanes::{Decay, Share};
 use super::ledger::{Earliest, Ledger};
 use super::limit::Limit;
-use super::policy::{BreakerPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
+use super::policy::{BreakerPolicy, FleetPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
 use super::resume::Wave;
 use super::scope::Scope;
 use super::spread::Rate;
+use super::tenure::Tenure;
 use super::time::Timestamp;
 
 pub(crate) use admit::{Grant, Wait};
@@ -36,17 +38,19 @@ pub(crate) struct Rules<'a> {
     pub(crate) guard: &'a GuardPolicy,
     pub(crate) lanes: &'a LanesPolicy,
     pub(crate) breaker: &'a BreakerPolicy,
+    /// Only a mailbox is owned.
+    pub(crate) fleet: Option<&'a FleetPolicy>,
 }
 
 impl<'a> From<&'a MailboxPolicy> for Rules<'a> {
     fn from(policy: &'a MailboxPolicy) -> Self {
-        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker }
+        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker, fleet: Some(&policy.fleet) }
     }
 }
 
 impl<'a> From<&'a SharedPolicy> for Rules<'a> {
     fn from(policy: &'a SharedPolicy) -> Self {
-        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker }
+        Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker, fleet: None }
     }
 }
 
@@ -84,6 +88,8 @@ pub(crate) struct Budget {
     suspended: Suspended,
     /// No connection is tried before this: the provider refused one for concurrency, and said so or C was 1.
     connect_at: Timestamp,
+    /// What this process may do while others share the mailbox; `None`: there are none.
+    tenure: Option<Box<Tenure>>,
     /// Resumptions that are under way.
     wave: Option<Wave>,
     /// Whether nothing at all could pass when [`Budget::plan_wave`] last looked.
@@ -106,6 +112,7 @@ impl Budget {
             hold_until: Timestamp::EPOCH,
             suspended: Suspended::No,
             connect_at: Timestamp::EPOCH,
+            tenure: None,
             wave: None,
             was_shut: Shut::No,
             known_since: Timestamp::NEVER,

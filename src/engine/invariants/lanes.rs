@@ -1,4 +1,4 @@
-//! L1–L9: what holds of windows and lanes, whatever happens.
+//! L1–L10: what holds of windows and lanes, whatever happens.
 //!
 //! Each predicate takes the few numbers it speaks of, so that property tests, simulations and the engine itself (in
 //! debug builds) check the very same thing.
@@ -29,6 +29,14 @@ pub fn window_holds(arrivals: &[(Timestamp, u64)], amount: u64, window: Duration
         check(sum <= amount, "L1", || format!("{sum} of {amount} within {window:?} up to {at}"))?;
     }
     Ok(())
+}
+
+/// L10: right after an admission by an owner that may use a part of a window, no more than that part is in use.
+///
+/// # Errors
+/// When more was.
+pub fn part_is_kept(part: u64, used: u64) -> Result<(), Violation> {
+    check(used <= part, "L10", || format!("{used} in use where {part} may be"))
 }
 
 /// L2: right after a background admission, the reserve is free: `amount − used ≥ reserve`. A cost above what the

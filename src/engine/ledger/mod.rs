@@ -54,6 +54,7 @@ pub use answer::{Counted, Earliest};
 use interval::RoundTrips;
 use log::{Entry, Log, Whose};
 use pace::{Pace, Rate};
+pub(crate) use rule::guarded;
 use rule::{Key, Rule};
 
 /// What a ledger holds while it is not empty.

@@ -51,7 +51,7 @@ impl Rule {
 
 /// W/(1−ρ), rounded up: on a clock that may run ρ faster than the provider's, W has passed there after this. W(1+ρ)
 /// would fall short by ρ²: 60 µs of a minute, 86 ms of a day. ρ above one half counts as one half.
-fn guarded(window: u64, clock_error_ppm: u32) -> u64 {
+pub(crate) fn guarded(window: u64, clock_error_ppm: u32) -> u64 {
     let rest = 1_000_000 - u128::from(clock_error_ppm.min(500_000));
     u64::try_from((u128::from(window) * 1_000_000).div_ceil(rest)).unwrap_or(u64::MAX)
 }

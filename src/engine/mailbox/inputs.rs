@@ -34,6 +34,8 @@ impl Mailbox {
                 let waiting = self.waiting_count();
                 self.budget.trip(now, until, waiting, &mut self.events);
             }
+            Input::Forget { key } => self.forget(key),
+            Input::Own(tenure) => self.own(now, tenure),
             Input::CloseBreaker => self.budget.close_breaker(now, &mut self.events),
             Input::Reconfigure(policy) => {
                 self.budget.reconfigure(now, &policy.scope, &policy.guard);
@@ -86,7 +88,7 @@ impl Mailbox {
             self.record(now, key, Transition::Enqueue, None);
         }
         let Some(entry) = self.table.get(key) else { return };
-        if !self.holds.is_empty() && self.is_held(entry) {
+        if (!self.holds.is_empty() || self.budget.is_tenured()) && self.is_held(entry) {
             self.table.delay(key, Step::Held);
         } else {
             let dominant = self.budget.dominant(&entry.cost());
@@ -154,7 +156,7 @@ impl Mailbox {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Claiming { shared } = entry.step else { return };
         let unwanted = entry.wish != Wish::Nothing || entry.deadline <= now;
-        if unwanted || self.budget.shut_until(now).is_some() {
+        if unwanted || self.budget.shut_until(now).is_some() || self.is_unowned(now, key) {
             // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
             self.void(now, key, shared, now);
             return;

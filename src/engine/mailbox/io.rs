@@ -12,6 +12,7 @@ use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationState, OrderWords, Resolution, Transition};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::Scope;
+use crate::engine::tenure::Tenure;
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Subject, ThrottleKind};
 
@@ -102,6 +103,13 @@ pub enum Input {
     },
     /// An operator closes it.
     CloseBreaker,
+    /// What this process may do now that several share the mailbox.
+    Own(Tenure),
+    /// Another process has brought this operation to its end: its row says so. Nothing is recorded, and no outcome told.
+    Forget {
+        /// Which.
+        key: OperationKey,
+    },
     /// New limits and numbers. Entries stay: lowering counts from now, raising grants no free window.
     Reconfigure(Arc<MailboxPolicy>),
     /// A deadline that [`Mailbox::poll_deadline`](super::Mailbox::poll_deadline) named has come.
@@ -124,12 +132,14 @@ impl Input {
             | Self::Crashed { key, .. }
             | Self::Cancel { key }
             | Self::Quarantine { key }
+            | Self::Forget { key }
             | Self::Ruled { key, .. } => *key,
             Self::AskShared(_)
             | Self::Hold(_)
             | Self::Resume(_)
             | Self::Trip { .. }
             | Self::CloseBreaker
+            | Self::Own(_)
             | Self::Reconfigure(_)
             | Self::Wake => return None,
         })

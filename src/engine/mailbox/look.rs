@@ -42,8 +42,9 @@ impl Mailbox {
             return Err(Refusal::CostAboveCapacity { constraint, cost, capacity });
         }
         self.check_room(now, operation.lane, coming)?;
-        // An operator may lift a hold at any time, so it makes no deadline hopeless.
-        let hopeless = self.known_wait(now, operation, |wall| wall != Wall::Hold);
+        // An operator may lift a hold at any time, and an owner may change, so they make no deadline hopeless.
+        let passing = |wall| matches!(wall, Wall::Hold | Wall::Ownership | Wall::Part { .. });
+        let hopeless = self.known_wait(now, operation, |wall| !passing(wall));
         if hopeless.ready_at >= operation.deadline {
             return Err(Refusal::DeadlineTooEarly { earliest: hopeless.ready_at, constraint: hopeless });
         }
@@ -142,8 +143,10 @@ impl Mailbox {
             Step::Delayed { due_at } => own(Wall::Backoff, ScopeKind::Mailbox, due_at),
             Step::Held => {
                 let covering = self.holds.iter().filter(|hold| hold.target.covers(&self.table, entry));
-                let until = covering.map(|hold| hold.until).max().unwrap_or(Timestamp::NEVER);
-                own(Wall::Hold, ScopeKind::Mailbox, until);
+                match (covering.map(|hold| hold.until).max(), self.withheld_until(now, entry)) {
+                    (None, Some(until)) => own(Wall::Ownership, ScopeKind::Mailbox, until),
+                    (until, _) => own(Wall::Hold, ScopeKind::Mailbox, until.unwrap_or(Timestamp::NEVER)),
+                }
             }
             Step::Waiting => {
                 if let Some(wait) = self.shared_waits.get(&entry.key) {

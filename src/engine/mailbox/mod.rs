@@ -25,6 +25,7 @@ mod slab;
 mod snapshot;
 mod steer;
 mod table;
+mod tenured;
 #[cfg(test)]
 mod tests;
 mod unknown;
@@ -71,6 +72,8 @@ pub struct Mailbox {
     now: Timestamp,
     /// When the next send may be possible.
     pump_at: Timestamp,
+    /// When what this process may do changes by itself.
+    tenure_at: Timestamp,
     /// Lanes that were told to be full and have not emptied by a tenth since.
     full: [bool; 2],
     /// The last wait that was told, so that one wait is one event.
@@ -104,6 +107,7 @@ impl Mailbox {
             events: Vec::new(),
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
+            tenure_at: Timestamp::NEVER,
             full: [false, false],
             told: None,
             at_work: None,
@@ -149,6 +153,9 @@ impl Mailbox {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Timestamp> {
         let mut next = self.pump_at.min(self.table.next_instant());
+        if !self.table.is_empty() {
+            next = next.min(self.tenure_at); // an empty mailbox need not wake to learn that it may send
+        }
         if let Some(at) = self.budget.deadline() {
             next = next.min(at);
         }

@@ -37,6 +37,7 @@ impl Mailbox {
             self.budget.wake(now, Self::rules(&self.policy), waiting, &mut self.events);
         }
         self.expire_holds(now);
+        self.review_if_due(now);
         if self.table.next_instant() > now {
             return;
         }
@@ -177,6 +178,9 @@ impl Mailbox {
         self.budget.reserve(now, lane, &cost, Self::rules(policy), &mut self.events);
         if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
             self.budget.assert_reserve(now, &cost, Self::rules(policy));
+        }
+        if cfg!(debug_assertions) {
+            self.budget.assert_part(now, lane, &cost, Self::rules(policy));
         }
         self.on_start(now, lane);
         match self.ask {

@@ -100,7 +100,7 @@ impl Mailbox {
         Self {
             policy: Arc::clone(&self.policy),
             ask: self.ask,
-            budget: self.budget.clone(),
+            budget: self.budget.untenured(),
             table,
             floor: self.floor,
             holds: self.holds.clone(),
@@ -111,6 +111,7 @@ impl Mailbox {
             events: Vec::new(),
             now: self.now,
             pump_at: self.pump_at,
+            tenure_at: Timestamp::NEVER,
             full: self.full,
             told: None,
             at_work: None,

@@ -187,10 +187,11 @@ impl Mailbox {
     /// Whether some hold covers it.
     pub(super) fn is_held(&self, entry: &Entry) -> bool {
         self.holds.iter().any(|hold| hold.target.covers(&self.table, entry))
+            || self.withheld_until(self.now, entry).is_some()
     }
 
     /// Operations that no hold covers any more go back to their places in order of admission.
-    fn free_held(&mut self, _now: Timestamp) {
+    pub(super) fn free_held(&mut self, _now: Timestamp) {
         let is_free = |key: &OperationKey| {
             self.table.get(*key).is_some_and(|entry| entry.step == Step::Held && !self.is_held(entry))
         };

@@ -17,6 +17,7 @@ use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verd
 mod door;
 mod late;
 mod mended;
+mod tenure;
 mod unknown;
 mod waits;
 

@@ -1,0 +1,72 @@
+//! The numbers of several processes over one store.
+
+use std::time::Duration;
+
+use crate::engine::lane::Lane;
+use crate::engine::ratio::Ratio;
+
+/// What a lane does while its owner is cut off from the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CutOff {
+    /// Half of each window by the owner's own ledger, until the lease's end and the grace; then nothing.
+    #[default]
+    Half,
+    /// Nothing.
+    Pause,
+    /// As half, and then a trickle instead of nothing: at most that much over the amount.
+    Trickle,
+}
+
+/// What owners go by when several processes share a store. One process alone is bound by none of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetPolicy {
+    /// A lease ends this long after it was renewed (algorithms 4.2).
+    pub lease_ttl: Duration,
+    /// How often leases are renewed: a third of their time (algorithms 4.2).
+    pub renew_every: Duration,
+    /// So much before its end by this process's count a lease is not relied on any more (algorithms 8).
+    pub lease_margin: Duration,
+    /// How often mailboxes without an owner are looked for, give or take a quarter by the process's name.
+    pub adopt_every: Duration,
+    /// How often what others should have told is looked up all the same.
+    pub poll_every: Duration,
+    /// G: so long after its lease's end a cut-off owner may send, and its successor expects it to (algorithms 4.2).
+    pub grace: Duration,
+    /// What foreground does while cut off.
+    pub foreground: CutOff,
+    /// What background does while cut off: it rests, and what foreground does not need stays free (algorithms 4.2).
+    pub background: CutOff,
+    /// φ: the part of a window that trickles, by all processes together (algorithms 4.2).
+    pub trickle: Ratio,
+    /// Windows up to this long are silent after a failover; longer ones rest on the attempt log (algorithms 4.2).
+    pub rebuilt_above: Duration,
+}
+
+impl Default for FleetPolicy {
+    fn default() -> Self {
+        Self {
+            lease_ttl: Duration::from_secs(15),
+            renew_every: Duration::from_secs(5),
+            lease_margin: Duration::from_secs(2),
+            adopt_every: Duration::from_secs(5),
+            poll_every: Duration::from_secs(5),
+            grace: Duration::from_secs(600),
+            foreground: CutOff::Half,
+            background: CutOff::Pause,
+            trickle: Ratio::percent(20),
+            rebuilt_above: Duration::from_secs(300),
+        }
+    }
+}
+
+impl FleetPolicy {
+    /// What a lane does while cut off.
+    #[must_use]
+    pub const fn cut_off(&self, lane: Lane) -> CutOff {
+        match lane {
+            Lane::Foreground => self.foreground,
+            Lane::Background => self.background,
+        }
+    }
+}
