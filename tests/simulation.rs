@@ -1,4 +1,5 @@
-//! Random worlds, each from one number: every upstream kind at random phase, latency, clock rate, faults and load.
+//! Random worlds, each from one number: every upstream kind at random phase, latency, clock rate, faults and load; some
+//! stand still for minutes, some are slow, in some the limits change while they run.
 //!
 //! The checkers read the upstream's log. A failure names its seed; replay it with
 //! `MAILWEIR_SEED=<seed> cargo test --features sim --test simulation -- --nocapture one_seed`.
@@ -16,8 +17,8 @@ use mailweir::engine::ledger::Ledger;
 use mailweir::engine::mailbox::Outcome;
 use mailweir::engine::operation::Transition;
 use mailweir::engine::policy::{GuardPolicy, MailboxPolicy, ScopePolicy};
-use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Unit, WindowKind};
-use mailweir::simulation::{Load, World};
+use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Unit, WindowKind};
+use mailweir::simulation::{Load, START, World};
 use mailweir::upstream::{
     Algorithm, ConcurrencyLimit, LogNormal, Model, Random, Refusals, Schedule, Upstream, UpstreamLimit, check,
 };
@@ -116,9 +117,15 @@ fn run(seed: u64, hours: u64) -> Result<u64, String> {
         ..MailboxPolicy::default()
     });
     let upstream_limits = plan.model.limits.clone();
+    let changes = changes(seed, &policy, hours);
     let mut world = World::new(1, &policy, None, Upstream::new(plan.model, seed)).clock_ppm(plan.clock_ppm);
     let end = world.start().after(Duration::from_secs(hours * 3_600));
-    load(&mut world, seed, &plan.limits, plan.weighted, hours);
+    let smallest = changes.iter().flat_map(|(_, policy)| policy.scope.limits.clone()).chain(plan.limits.clone());
+    load(&mut world, seed, &smallest.collect::<Vec<_>>(), plan.weighted, hours);
+    for (at, policy) in changes {
+        world.reconfigure(at, vec![policy], None);
+    }
+    pauses(&mut world, seed, hours);
     world.run_until(end);
     let limits = plan.limits.clone();
     let named = |what: String| format!("seed {seed}, limits {limits:?}: {what}");
@@ -147,6 +154,45 @@ fn run(seed: u64, hours: u64) -> Result<u64, String> {
     outcomes(&world, plan.faulty).map_err(named)?;
     operations(&world).map_err(|violation| named(violation.to_string()))?;
     Ok(counts.arrivals)
+}
+
+/// In one world in three, limits that are lowered and raised again, never above what the upstream keeps, and other
+/// connections.
+fn changes(seed: u64, policy: &Arc<MailboxPolicy>, hours: u64) -> Vec<(Timestamp, Arc<MailboxPolicy>)> {
+    let mut random = Random::stream(seed, 9);
+    let count = if random.below(3) == 0 { 1 + random.below(3) } else { 0 };
+    let change = |_| {
+        let mut next = MailboxPolicy::clone(policy);
+        for limit in &mut next.scope.limits {
+            let amount = (limit.amount() * (1 + random.below(4)) / 4).max(1);
+            // The depth of a bucket and the margin of `paranoid` belong to their amounts.
+            if matches!(limit.kind(), WindowKind::Unknown | WindowKind::Fixed) {
+                let lower = Limit::new(amount, limit.unit(), limit.window()).and_then(|it| it.with_kind(limit.kind()));
+                *limit = lower.expect("a limit");
+            }
+        }
+        next.scope.concurrency = NonZeroU32::new(u32::try_from(1 + random.below(4)).expect("small"));
+        (START.after(Duration::from_secs(random.below(hours * 3_600))), Arc::new(next))
+    };
+    (0..count).map(change).collect()
+}
+
+/// In one world in four, the process stands still for up to ten minutes; in another one it is slow for a quarter of an
+/// hour: seconds at a time.
+fn pauses(world: &mut World, seed: u64, hours: u64) {
+    let mut random = Random::stream(seed, 10);
+    let mut at = || Duration::from_secs(random.below(hours * 3_600));
+    let stops: Vec<_> = match seed % 4 {
+        0 => (0..3).map(|_| (at(), 600_000)).collect(),
+        1 => {
+            let from = at();
+            (0..180).map(|number| (from + number * Duration::from_secs(5), 4_000)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (after, most) in stops {
+        world.pause(START.after(after), Duration::from_millis(1 + random.below(most)));
+    }
 }
 
 /// Foreground as a Poisson process at a quarter of the rate, background in bursts above it.

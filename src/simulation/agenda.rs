@@ -33,6 +33,10 @@ pub(super) enum Happening {
     Crash(Timestamp),
     /// The process is back.
     Restart,
+    /// The process stands still until the instant.
+    Pause(Timestamp),
+    /// It goes on.
+    GoOn,
 }
 
 /// Names one planned happening.

@@ -7,6 +7,7 @@
 mod agenda;
 mod load;
 mod outbox;
+mod pause;
 pub mod report;
 pub mod scenario;
 mod step;
@@ -21,6 +22,7 @@ pub use outbox::KeepOutbox;
 use self::agenda::{Agenda, Happening, Place};
 use self::load::Traced;
 use self::outbox::Outbox;
+use self::pause::Pause;
 use self::step::Work;
 use crate::engine::mailbox::{AskShared, Input, Mailbox, Outcome};
 use crate::engine::operation::Transition;
@@ -80,6 +82,7 @@ pub struct World {
     look_ups: LookUps,
     /// Until when the process is gone, and what is submitted meanwhile waits outside.
     down_until: Option<Timestamp>,
+    pause: Pause,
     /// Work inside one instant; kept for its room.
     work: VecDeque<Work>,
     /// Operations submitted and not over.
@@ -164,6 +167,7 @@ impl World {
             outbox: Outbox::default(),
             look_ups: LookUps::Unanswered,
             down_until: None,
+            pause: Pause::default(),
             work: VecDeque::new(),
             live: 0,
             woken: (START, 0),

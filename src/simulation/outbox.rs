@@ -129,6 +129,7 @@ impl World {
         self.armed_shared = None;
         self.down_until = Some(back_at);
         self.put(back_at, Happening::Restart);
+        self.catch_up();
     }
 
     /// The process is back.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agenda::Happening;
+use super::agenda::{Happening, Place};
 use super::{Ended, LookUps, World};
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::operation::Transition;
@@ -54,6 +54,12 @@ impl World {
     fn step(&mut self) {
         let Some((place, happening)) = self.agenda.pop() else { return };
         self.now = self.now.max(place.0);
+        if !self.put_off(place, happening) {
+            self.happen(place, happening);
+        }
+    }
+
+    pub(super) fn happen(&mut self, place: Place, happening: Happening) {
         match happening {
             Happening::Submit(key) => self.submitted(key),
             Happening::Wake(mailbox) => {
@@ -88,6 +94,8 @@ impl World {
             }
             Happening::Crash(back_at) => self.die(back_at),
             Happening::Restart => self.come_back(),
+            Happening::Pause(until) => self.stand_still(until),
+            Happening::GoOn => self.go_on(),
         }
     }
 
@@ -168,6 +176,10 @@ impl World {
         let mailbox = MailboxKey(u32::try_from(number).unwrap_or(u32::MAX));
         let asker = |key| Asker { mailbox, key };
         match effect {
+            // Mailboxes built from the outbox ask before they can be told that there is nobody.
+            Effect::Reserve { key, .. } if self.shared.is_none() => {
+                self.work.push_back(Work::Mailbox(number, Input::Granted { key }));
+            }
             Effect::Reserve { key, lane, tenant, cost } => {
                 self.work.push_back(Work::Shared(shared::Input::Reserve { asker: asker(key), lane, tenant, cost }));
             }

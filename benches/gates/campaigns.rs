@@ -1,0 +1,216 @@
+//! G1 to G5 and G12: nobody interferes, and everything goes as fast as it may.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mailweir::engine::policy::{MailboxPolicy, ScopePolicy};
+use mailweir::engine::{Lane, Limit, Ratio, Timestamp};
+use mailweir::simulation::{Load, World};
+use mailweir::upstream::{Job, Model, Profile, Random, RetryAfterPolicy, Upstream, UpstreamLimit, check, optimum};
+
+use crate::worst::{Gate, Good, Worst};
+use crate::{PAIRS, SEEDS, TWO, limit};
+
+pub(crate) fn policy(limits: &[Limit], concurrency: u32) -> MailboxPolicy {
+    MailboxPolicy {
+        scope: ScopePolicy { limits: limits.to_vec(), concurrency: NonZeroU32::new(concurrency) },
+        ..MailboxPolicy::default()
+    }
+}
+
+pub(crate) fn model(profile: Profile, limits: &[Limit], seed: u64) -> Model {
+    profile.model(limits.iter().map(|limit| UpstreamLimit::requests(limit.amount(), limit.window())), seed)
+}
+
+pub(crate) fn refused(world: &World) -> f64 {
+    figure(check::counts(world.upstream().log().client()).refused)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+pub(crate) fn figure(count: u64) -> f64 {
+    count as f64
+}
+
+pub(crate) fn accepted(world: &World, lane: Lane, from: Timestamp, until: Timestamp) -> f64 {
+    let log = world.upstream().log().client();
+    let taken = log.filter(|it| it.lane == Some(lane) && it.executed && it.at >= from && it.at < until);
+    figure(taken.count() as u64)
+}
+
+/// Enough connections for the limit to be what binds: a third of a second each.
+pub(crate) fn connections(limit: &Limit) -> u32 {
+    let in_a_second = limit.amount() * 1_000 / u64::try_from(limit.window().as_millis()).unwrap_or(u64::MAX).max(1);
+    u32::try_from(in_a_second).unwrap_or(64).clamp(4, 64)
+}
+
+struct Run {
+    world: World,
+    jobs: Vec<Job>,
+    best: Duration,
+    makespan: Option<Duration>,
+}
+
+/// A campaign of `count` under `limits`, and `size` people at once every `gap`.
+fn campaign(profile: Profile, limits: &[Limit], count: u64, people: (Duration, usize), seed: u64) -> Run {
+    let mut model = model(profile, limits, seed);
+    if limits.len() > 1 {
+        model.retry_after = RetryAfterPolicy::None;
+    }
+    let upstream_limits = model.limits.clone();
+    let mut policy = policy(limits, limits.iter().map(connections).max().unwrap_or(4));
+    let (gap, size) = people;
+    let per_hour = u128::try_from(size).unwrap_or(1) * 3_600_000 / gap.as_millis().max(1);
+    policy.lanes.foreground_expected_per_hour =
+        (limits.len() > 1).then(|| u32::try_from(per_hour).unwrap_or(u32::MAX).max(1));
+    let mut world = World::new(1, &Arc::new(policy), None, Upstream::new(model, seed));
+    let start = world.start();
+    let slowest = limits.iter().map(|limit| limit.window() * times(count, limit.amount())).max().unwrap_or_default();
+    let name = Arc::clone(world.name(0));
+    let one = |at, lane| {
+        let cost = mailweir::engine::Cost::ONE_REQUEST;
+        Job { at, mailbox: Arc::clone(&name), tenant: None, cost, lane }
+    };
+    let mut jobs = vec![one(start, Lane::Background); usize::try_from(count).expect("small")];
+    let mut random = Random::stream(seed, 0x6A7E);
+    let mut at = start;
+    while at < start.after(slowest) {
+        // Between half of the gap and one and a half.
+        let micros = u64::try_from(gap.as_micros()).expect("short");
+        at = at.after(Duration::from_micros(micros / 2 + random.below(micros.max(1))));
+        jobs.extend(std::iter::repeat_n(one(at, Lane::Foreground), size));
+    }
+    for job in &jobs {
+        world.submit(job.at, &Load::new(job.lane));
+    }
+    world.run_to_end(start.after(slowest * 4 + Duration::from_secs(600)));
+    let best = optimum(&upstream_limits, &jobs);
+    let of_background = jobs.iter().zip(best.accepted_at).filter(|(job, _)| job.lane == Lane::Background);
+    let best = of_background.filter_map(|(_, at)| at).max().unwrap_or(start).since(start);
+    let ends = world.ended().iter().filter(|ended| ended.lane == Lane::Background);
+    let makespan = (world.pending() == 0).then(|| ends.map(|it| it.ended_at).max().unwrap_or(start).since(start));
+    Run { world, jobs, best, makespan }
+}
+
+/// Windows that `count` needs, rounded up.
+fn times(count: u64, amount: u64) -> u32 {
+    u32::try_from(count.div_ceil(amount)).unwrap_or(u32::MAX)
+}
+
+impl Run {
+    fn ratio(&self) -> f64 {
+        self.makespan.map_or(0.0, |makespan| self.best.as_secs_f64() / makespan.as_secs_f64().max(1e-9))
+    }
+
+    fn people_p99(&self) -> f64 {
+        let people = self.world.ended().iter().filter(|ended| ended.lane == Lane::Foreground);
+        let mut waits: Vec<_> = people.map(|ended| ended.ended_at.since(ended.submitted_at)).collect();
+        waits.sort_unstable();
+        waits.get(waits.len().saturating_sub(1) * 99 / 100).map_or(0.0, Duration::as_secs_f64)
+    }
+
+    fn wakes(&self) -> f64 {
+        figure(self.world.wakes()) / figure(self.jobs.len() as u64)
+    }
+}
+
+/// Windows that the specification's figures are meant for, or the shorter ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Windows {
+    Usual,
+    Short,
+}
+
+fn pairs(windows: Windows) -> impl Iterator<Item = Limit> {
+    let fit = move |pair: &(u64, u64)| pair.0 >= 10 && (pair.1 >= 60) == (windows == Windows::Usual);
+    PAIRS.into_iter().filter(fit).map(limit)
+}
+
+/// As S0: a campaign of 20/3 windows, people at a fifteenth of the rate. Amounts that a tenth can be taken of.
+fn singles(profile: Profile, windows: Windows, good: Good, figure_of: fn(&Run) -> f64) -> Worst {
+    let mut worst = Worst::new(good);
+    for limit in pairs(windows).filter(|limit| limit.amount() <= 1_000) {
+        let gap = limit.window() * 15 / u32::try_from(limit.amount()).expect("small");
+        for seed in 0..SEEDS {
+            let run = campaign(profile, &[limit], limit.amount() * 20 / 3, (gap, 1), seed);
+            worst.see(figure_of(&run), &limit);
+        }
+    }
+    worst
+}
+
+/// As S2: the long window binds, a campaign of 13/4 of it, four scans in it, as large as the short window's reserve.
+fn doubles(profile: Profile, good: Good, figure_of: fn(&Run) -> f64) -> Worst {
+    let mut worst = Worst::new(good);
+    for pair in TWO {
+        let limits = pair.map(limit);
+        let [short, long] = limits;
+        let size = (long.amount() / 80).clamp(1, short.amount() / 10);
+        let people = (long.window() / 4, usize::try_from(size).expect("small"));
+        for seed in 0..SEEDS {
+            let run = campaign(profile, &limits, long.amount() * 13 / 4, people, seed);
+            worst.see(figure_of(&run), &format!("{short} and {long}"));
+        }
+    }
+    worst
+}
+
+/// Background alone, saturated: the part of N/W that it gets over the last windows.
+fn steady(profile: Profile, windows: Windows, reserve: Ratio) -> Worst {
+    let mut worst = Worst::new(Good::AtLeast);
+    for limit in pairs(windows) {
+        let spans = 12_u32;
+        let mut policy = policy(&[limit], connections(&limit));
+        policy.lanes.reserve_min = reserve;
+        let mut world = World::new(1, &Arc::new(policy), None, Upstream::new(model(profile, &[limit], 1), 1));
+        let start = world.start();
+        let count = usize::try_from(limit.amount() * u64::from(spans + 2)).expect("small");
+        world.burst(start, count, &Load::new(Lane::Background));
+        let (from, until) = (start.after(limit.window() * 2), start.after(limit.window() * spans));
+        world.run_until(until);
+        let share = accepted(&world, Lane::Background, from, until) / figure(limit.amount() * u64::from(spans - 2));
+        worst.see(share, &limit);
+    }
+    worst
+}
+
+/// Every pair, with people at a quarter of the rate.
+fn refusals(profile: Profile) -> Worst {
+    let mut worst = Worst::new(Good::AtMost);
+    for limit in PAIRS.map(limit) {
+        let gap = limit.window() * 4 / u32::try_from(limit.amount()).expect("small");
+        let run = campaign(profile, &[limit], limit.amount() * 3, (gap, 1), 7);
+        worst.see(refused(&run.world), &limit);
+    }
+    worst.worse(doubles(profile, Good::AtMost, |run| refused(&run.world)))
+}
+
+pub(crate) fn gates() -> Vec<Gate> {
+    use Good::{AtLeast, AtMost};
+    use Windows::{Short, Usual};
+    let gate = |name, target, bound, good, unit, judge| Gate { name, target, bound, good, unit, judge };
+    vec![
+        gate("G1 429s, nothing injected", "0", 0.0, AtMost, "", refusals),
+        gate("G2 a campaign: ratio to the optimum", "0.84 on A", 0.84, AtLeast, "", |profile| {
+            // What a known phase or the depth of a bucket is worth, the specification leaves.
+            singles(profile, Usual, AtLeast, Run::ratio).judged(profile == Profile::A)
+        }),
+        gate("the same, windows of 1 s and 10 s", "–", 0.0, AtLeast, "", |profile| {
+            singles(profile, Short, AtLeast, Run::ratio)
+        }),
+        gate("G3 a campaign under two windows: ratio", "0.94 on A and B", 0.94, AtLeast, "", |profile| {
+            doubles(profile, AtLeast, Run::ratio).judged(matches!(profile, Profile::A | Profile::B))
+        }),
+        gate("G4 background alone, part of N/W", "0.89", 0.89, AtLeast, "", |profile| {
+            steady(profile, Usual, Ratio::percent(10))
+        }),
+        gate("G4 the same without a reserve", "0.99", 0.99, AtLeast, "", |profile| steady(profile, Usual, Ratio::ZERO)),
+        gate("the same, windows of 1 s and 10 s", "–", 0.0, AtLeast, "", |profile| {
+            steady(profile, Short, Ratio::ZERO)
+        }),
+        gate("G5 people's p99 beside G3", "1.5 s", 1.5, AtMost, " s", |profile| {
+            doubles(profile, AtMost, Run::people_p99)
+        }),
+        gate("G12 wake-ups per message", "3", 3.0, AtMost, "", |profile| singles(profile, Usual, AtMost, Run::wakes)),
+    ]
+}
