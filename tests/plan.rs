@@ -184,7 +184,7 @@ fn what_never_fits_and_what_is_held_for_ever_is_said_so() {
         (None, Some("20 recipients / 1h".into()))
     );
     let target = mailweir::engine::mailbox::HoldTarget::Mailbox;
-    world.input(0, Input::Hold(mailweir::engine::mailbox::Hold { target, until: Timestamp::NEVER }));
+    world.input(0, Input::Hold(mailweir::engine::mailbox::Hold::new(target, Timestamp::NEVER)));
     let held = plan(&world, 10, Lane::Background).forecast();
     assert_eq!((held.finish, held.blocked_by.map(|constraint| constraint.wall)), (None, Some(Wall::Hold)));
     let none = plan(&world, 0, Lane::Background).forecast();

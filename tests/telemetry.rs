@@ -9,7 +9,9 @@ use mailweir::engine::operation::QuarantineCause;
 use mailweir::engine::{
     Constraint, Cost, Event, Lane, OperationKey, Ratio, Scope, ScopeKind, Subject, Timestamp, TripReason, Unit, Wall,
 };
-use mailweir::telemetry::{AttemptLabel, Context, EventKind, Level, Redaction, SchedulerEvent, StorePolicy, Telemetry};
+use mailweir::telemetry::{
+    AttemptLabel, Context, EventKind, HeldScope, HoldEvent, Level, Redaction, SchedulerEvent, StorePolicy, Telemetry,
+};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -151,6 +153,16 @@ fn operation_events() -> Vec<Event> {
     ]
 }
 
+fn hold_events() -> impl Iterator<Item = HoldEvent> {
+    let scope = |kind, id: &str| HeldScope { kind, id: Some(id.into()) };
+    let (watch, reason) = (Duration::from_secs(60), TripReason::Sustained429);
+    let started = HoldEvent::PartStarted { scope: scope("tenant", "acme"), count: 100, watch };
+    let held = scope("mailbox", "alerts@contoso.example");
+    let stopped = HoldEvent::PartStopped { scope: held, left: 7, throttled: mailbox(), reason };
+    let finished = HoldEvent::PartFinished { scope: HeldScope { kind: "all", id: None }, count: 100 };
+    [started, stopped, finished].into_iter()
+}
+
 fn shell_events() -> Vec<EventKind> {
     let mailbox: Arc<str> = "alerts@contoso.example".into();
     vec![
@@ -164,6 +176,9 @@ fn shell_events() -> Vec<EventKind> {
         EventKind::PermitAbandoned { mailbox },
         EventKind::ShutdownFinished { accepted: 3, returned: 120, unknown: 1 },
     ]
+    .into_iter()
+    .chain(hold_events().map(EventKind::Hold))
+    .collect()
 }
 
 /// Every event there is, through `telemetry`, in the order of the catalogue.

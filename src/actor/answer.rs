@@ -95,7 +95,7 @@ impl MailboxActor {
         for newcomer in self.journal.drain_inserts() {
             self.handed_back += self.turn_away(newcomer, TurnedAway::ShuttingDown);
         }
-        self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
+        self.step(Input::Hold(Hold::new(HoldTarget::Mailbox, Timestamp::NEVER)));
         for key in self.desk.waiting_permits() {
             self.step(Input::Cancel { key });
         }
@@ -121,7 +121,7 @@ impl MailboxActor {
 
 /// Whether a hold of this target is told to every engine of the mailbox from the start.
 const fn is_noted(target: &HoldTarget) -> bool {
-    matches!(target, HoldTarget::Mailbox | HoldTarget::Campaign(_))
+    !matches!(target, HoldTarget::Operation(_))
 }
 
 impl Who {

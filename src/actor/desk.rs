@@ -216,7 +216,7 @@ impl Desk {
         let here = self.entries.iter().filter(|(_, entry)| entry.is_operation());
         let mut here: Vec<_> = here.filter_map(|(key, entry)| Some((*key, *held.get(&entry.id)?))).collect();
         here.sort_unstable_by_key(|(key, _)| *key);
-        here.into_iter().map(|(key, until)| Hold { target: HoldTarget::Operation(key), until }).collect()
+        here.into_iter().map(|(key, until)| Hold::new(HoldTarget::Operation(key), until)).collect()
     }
 
     /// Steps that a lost engine had under way are not under way any more.

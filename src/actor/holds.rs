@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::notes::{Note, Notes};
-use crate::engine::mailbox::{Hold, HoldTarget};
+use super::widen::Alarm;
+use crate::engine::mailbox::Hold;
+use crate::engine::widening::Widening;
 use crate::engine::{Scope, Timestamp};
 
 /// What an operator stops.
@@ -61,6 +63,21 @@ pub struct HoldFacts {
     pub by: Option<Arc<str>>,
     /// When it ends by itself.
     pub until: Timestamp,
+    /// How it is being lifted in part, if it is.
+    pub widening: Option<WideningFacts>,
+}
+
+/// How a hold is being lifted in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WideningFacts {
+    /// Why, in the operator's words.
+    pub reason: Arc<str>,
+    /// Who ordered it, if they said.
+    pub by: Option<Arc<str>>,
+    /// How far it has come: what waits, until when it is watched, what stopped it.
+    pub progress: Widening,
+    pub(crate) alarm: Alarm,
 }
 
 /// One breaker that an operator has opened by hand.
@@ -107,12 +124,10 @@ impl Holds {
     /// Those that a mailbox's engine has to know when its actor starts, whatever waits there.
     pub(crate) fn of_mailbox(&self, id: &str, now: Timestamp) -> Vec<Hold> {
         let holds = self.lock(now);
-        let target = |hold: &HoldFacts| match &hold.scope {
-            HoldScope::Mailbox(mailbox) if **mailbox == *id => Some(HoldTarget::Mailbox),
-            HoldScope::Campaign(campaign) => Some(HoldTarget::Campaign(Arc::clone(campaign))),
-            _ => None,
-        };
-        holds.iter().filter_map(|hold| target(hold).map(|target| Hold { target, until: hold.until })).collect()
+        // A tenant and everything are the shared scopes' to hold, unless some of it passes.
+        let is_shared = |hold: &HoldFacts| matches!(hold.scope, HoldScope::All | HoldScope::Tenant(_));
+        let own = holds.iter().filter(|hold| hold.widening.is_some() || !is_shared(hold));
+        own.filter_map(|hold| hold.in_mailbox(id)).collect()
     }
 
     /// The single operations that are held, by id, and until when.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::admissions::Kept;
-use super::holds::{HoldFacts, HoldScope, TripFacts};
+use super::holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::{
@@ -20,16 +20,18 @@ impl HoldFacts {
     }
 
     pub(crate) fn note(&self, at: Timestamp) -> Note {
-        let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone() };
+        let widening = self.widening.as_ref().map(WideningFacts::note);
+        let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone(), widening };
         Note { key: Self::key(&self.scope), at, until: self.until, body: NoteBody::Order(order) }
     }
 
     pub(crate) fn read(note: &Note) -> Option<Self> {
-        let (NoteKind::Hold, NoteBody::Order(OrderNote { reason, by })) = (note.key.kind, &note.body) else {
+        let (NoteKind::Hold, NoteBody::Order(OrderNote { reason, by, widening })) = (note.key.kind, &note.body) else {
             return None;
         };
         let scope = HoldScope::parse(&note.key.name)?;
-        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), until: note.until })
+        let widening = widening.as_deref().map(WideningFacts::read);
+        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), until: note.until, widening })
     }
 }
 
@@ -39,12 +41,12 @@ impl TripFacts {
     }
 
     pub(crate) fn note(&self, at: Timestamp) -> Note {
-        let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone() };
+        let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone(), widening: None };
         Note { key: Self::key(&self.scope), at, until: self.until, body: NoteBody::Order(order) }
     }
 
     pub(crate) fn read(note: &Note) -> Option<Self> {
-        let (NoteKind::Trip, NoteBody::Order(OrderNote { reason, by })) = (note.key.kind, &note.body) else {
+        let (NoteKind::Trip, NoteBody::Order(OrderNote { reason, by, .. })) = (note.key.kind, &note.body) else {
             return None;
         };
         let scope = scope(&note.key)?;

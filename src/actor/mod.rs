@@ -46,9 +46,10 @@ mod supervisor;
 mod ticket;
 mod tidy;
 mod timer;
+mod widen;
 mod world;
 
-pub use holds::{HoldFacts, HoldScope, TripFacts};
+pub use holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::OrderAnswer;
 pub use ticket::{Ticket, TicketError};
@@ -68,4 +69,5 @@ pub(crate) use settings::Settings;
 pub(crate) use shared::{NAME as SHARED_NAME, SharedItem};
 pub(crate) use supervisor::Errand;
 pub(crate) use ticket::{BatchReply, TicketReply};
+pub(crate) use widen::{Alarm, Due, waiting};
 pub(crate) use world::{ASKED_MAX, Full, Parts, World};

@@ -45,6 +45,8 @@ impl MailboxActor {
                 let scope = Scope::Mailbox(Arc::clone(self.seat.id()));
                 self.journal.note(kept::breaker(self.now, &scope, memory));
             }
+            Effect::Passing { target, through, left } => self.on_passing(target, through, left),
+            Effect::Troubled { target, through, scope, reason } => self.on_troubled(target, through, scope, reason),
             Effect::Outcome { key, outcome } => self.conclude(key, outcome),
             Effect::Event(event) => self.tell(&event),
         }

@@ -85,7 +85,7 @@ impl MailboxActor {
             self.step(Input::Trip { until });
         }
         if self.drain.is_some() {
-            self.step(Input::Hold(Hold { target: HoldTarget::Mailbox, until: Timestamp::NEVER }));
+            self.step(Input::Hold(Hold::new(HoldTarget::Mailbox, Timestamp::NEVER)));
         }
         let now = self.now;
         self.guarded(None, |engine| engine.restore(now, operations, &attempts));

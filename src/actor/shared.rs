@@ -27,7 +27,7 @@ use crate::config::OnPanic;
 use crate::engine::breaker::{BreakerFacts, BreakerMemory};
 use crate::engine::mailbox;
 use crate::engine::shared::{Asker, Effect, Input, Shared};
-use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp};
+use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp, TripReason};
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::{self, EventKind};
 
@@ -174,6 +174,7 @@ impl SharedActor {
                 self.answer(asker, mailbox::Input::Waiting { key: asker.key, until, constraint });
             }
             Effect::Announce(ask) => self.announce(ask),
+            Effect::Troubled { scope, reason } => self.tell_trouble(now, &scope, reason),
             Effect::Remember { scope, memory } => self.remember(now, scope, memory),
             Effect::Event(event) => self.world.reporter.emit(now, &event, &telemetry::Context::default()),
         }
@@ -190,6 +191,16 @@ impl SharedActor {
         self.world.set_ask_shared(ask);
         for seat in self.world.directory.all() {
             self.world.reply(&seat, Reply::Shared(mailbox::Input::AskShared(ask)));
+        }
+    }
+
+    /// Mailboxes have to hear of it where somebody watches what passes a hold.
+    fn tell_trouble(&self, now: Timestamp, scope: &Scope, reason: TripReason) {
+        if self.world.holds.are_widening(now) {
+            for seat in self.world.directory.all() {
+                let troubled = mailbox::Input::Troubled { scope: scope.clone(), reason };
+                self.world.reply(&seat, Reply::Shared(troubled));
+            }
         }
     }
 
@@ -255,7 +266,8 @@ impl SharedActor {
 
     /// The operators' holds and trips that are in force.
     fn take_orders(&mut self, now: Timestamp) {
-        for hold in self.world.holds.all(now) {
+        // What passes in part is held in the mailboxes.
+        for hold in self.world.holds.all(now).into_iter().filter(|hold| hold.widening.is_none()) {
             let scope = match hold.scope {
                 HoldScope::All => Scope::Application,
                 HoldScope::Tenant(tenant) => Scope::Tenant(tenant),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) directory: Directory,
     pub(crate) holds: Holds,
+    /// Rung when something is known of a hold that is lifted in part.
+    pub(crate) widened: Notify,
     pub(crate) callers: Arc<CallerBook>,
     pub(crate) trips: Trips,
     /// One order about holds and breakers at a time, so that the store and the engines hear them in one order.
@@ -94,6 +96,7 @@ impl World {
             crashes: Crashes::default(),
             readings: Arc::new(Semaphore::new(READINGS_MAX)),
             holds,
+            widened: Notify::new(),
             callers: Arc::default(),
             trips,
             orders: tokio::sync::Mutex::default(),

@@ -135,7 +135,7 @@ fn retry() -> Vec<Key<RetryPolicy>> {
 }
 
 fn resume() -> Vec<Key<ResumePolicy>> {
-    keys![Live; spread: Span(Duration::ZERO, DAY)]
+    keys![Live; spread: Span(Duration::ZERO, DAY), watch: Span(SECOND, DAY)]
 }
 
 fn queue() -> Vec<Key<QueuePolicy>> {

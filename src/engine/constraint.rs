@@ -75,6 +75,8 @@ pub enum Wall {
     Health,
     /// An operator's hold.
     Hold,
+    /// An operator's hold that is being lifted in part: it is not among the first. At the latest it ends with the hold.
+    Widening,
     /// The operation's own earliest instant.
     NotBefore,
     /// The operation's retry backoff.
@@ -100,6 +102,7 @@ impl fmt::Display for Wall {
             Self::Ramp => ("ramp", None),
             Self::Health => ("health", None),
             Self::Hold => ("hold", None),
+            Self::Widening => ("widening", None),
             Self::NotBefore => ("not-before", None),
             Self::Backoff => ("backoff", None),
             Self::Queue => ("queue", None),

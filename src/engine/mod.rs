@@ -25,6 +25,7 @@ pub mod spread;
 pub mod tenure;
 pub mod time;
 pub mod verdict;
+pub mod widening;
 
 pub use constraint::{Constraint, Wall};
 pub use cost::{Cost, Unit};

@@ -341,11 +341,15 @@ pub fn clock_slack(guard: &GuardPolicy, dedupe_window: Duration) -> Duration {
 pub struct ResumePolicy {
     /// Resumptions are spread over at least this long; the spread grows with the backlog (algorithms 0.4).
     pub spread: Duration,
+    /// A hold that is lifted in part is watched for this long after the last of the first, unless its order says
+    /// otherwise: 60 s, the shortest window of the default limits and the cooldown where no window is declared
+    /// (algorithms 3.2), so that what the first overran has shown.
+    pub watch: Duration,
 }
 
 impl Default for ResumePolicy {
     fn default() -> Self {
-        Self { spread: Duration::from_secs(30) }
+        Self { spread: Duration::from_secs(30), watch: Duration::from_secs(60) }
     }
 }
 

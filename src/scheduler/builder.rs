@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use super::error::StartError;
 use super::handle::SchedulerHandle;
 use super::mint::Mint;
+use super::widen::watch;
 use crate::actor::{Parts, Settings, World, on_own_thread};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -50,6 +51,12 @@ impl Scheduler {
     #[must_use]
     pub fn handle(&self) -> SchedulerHandle {
         self.handle.clone()
+    }
+
+    /// Holds that are lifted in part are seen to from now on.
+    fn watched(self) -> Self {
+        self.handle.world.host.spawn(watch(self.handle()));
+        self
     }
 }
 
@@ -106,7 +113,7 @@ impl SchedulerBuilder {
         let host = Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let (scheduler, outline) = self.prepare(host).await?;
         on_own_thread(Arc::clone(&scheduler.handle.world), outline).await.map_err(StartError::Thread)?;
-        Ok(scheduler)
+        Ok(scheduler.watched())
     }
 
     /// Starts it on the caller's thread: for tests under paused time, where one clock drives everything.
@@ -124,7 +131,7 @@ impl SchedulerBuilder {
         let (scheduler, outline) = self.prepare(host).await?;
         let world = Arc::clone(&scheduler.handle.world);
         crate::actor::on_current_thread(world, outline).await.map_err(StartError::Thread)?;
-        Ok(scheduler)
+        Ok(scheduler.watched())
     }
 
     async fn prepare(self, host: Handle) -> Result<(Scheduler, Outline), StartError> {
@@ -142,6 +149,7 @@ impl SchedulerBuilder {
         }
         // From here on dropping it stops whatever has been started.
         let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
+        handle.count_anew().await.map_err(StartError::Store)?;
         Ok((Scheduler { handle }, outline))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::actor::HoldScope;
 use crate::config::ConfigError;
 use crate::engine::mailbox::Refusal;
 use crate::store::StoreError;
@@ -62,6 +63,12 @@ pub enum AskError {
     /// An id or a reason is empty, too long, or more than one line. Nothing was asked or ordered.
     #[error("the question or order is not valid: {0}")]
     Invalid(InvalidSubmission),
+    /// Nothing is held there, so no part of it can be resumed.
+    #[error("nothing is held under {scope}; what is held is listed by holds()")]
+    NoHold {
+        /// What was named.
+        scope: HoldScope,
+    },
     /// Too much is being asked of one actor, or too many mailboxes are live, or too many orders are in force.
     #[error("{what} is at its bound of {max}; try again later")]
     Busy {
@@ -101,6 +108,7 @@ impl AskError {
             Self::NoOperation { .. }
             | Self::UnknownMailbox { .. }
             | Self::Invalid(_)
+            | Self::NoHold { .. }
             | Self::Config(_)
             | Self::ShuttingDown => false,
         }

@@ -53,9 +53,10 @@ mod sabotage;
 mod shutdown;
 mod single;
 mod steer;
+mod widen;
 
 pub use crate::actor::{
-    HoldFacts, HoldScope, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
+    HoldFacts, HoldScope, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire, WideningFacts,
 };
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};
@@ -63,3 +64,4 @@ pub use error::{AskError, StartError};
 pub use handle::SchedulerHandle;
 pub use order::Order;
 pub use shutdown::ShutdownReport;
+pub use widen::FIRST_MAX;

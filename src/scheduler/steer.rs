@@ -37,13 +37,21 @@ impl SchedulerHandle {
         };
         let operation = operation.map(|record| (record.mailbox, record.key));
         let until = self.expiry(&order);
-        let facts = HoldFacts { scope, reason: order.reason, by: order.by, until };
+        let facts = HoldFacts { scope, reason: order.reason, by: order.by, until, widening: None };
         let _one = self.world.orders.lock().await;
         // Noted before it is told: an actor that starts in between reads the note.
         let now = self.world.clock.now();
         let earlier = self.world.holds.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
-        let tell = async { unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await) };
+        let part = earlier.as_ref().filter(|facts| facts.widening.is_some());
+        let tell = async {
+            unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await)?;
+            // All of it is held, so what stays of a part need not be.
+            if let Some(target) = part.and_then(|facts| whole(&facts.scope)) {
+                self.command_all(&Input::Resume(target)).await;
+            }
+            Ok(())
+        };
         let told =
             self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
@@ -54,7 +62,7 @@ impl SchedulerHandle {
 
     async fn tell_hold(&self, facts: &HoldFacts, operation: Option<&(Arc<str>, OperationKey)>) -> Result<(), AskError> {
         let until = facts.until;
-        let order = |target| Input::Hold(Hold { target, until });
+        let order = |target| Input::Hold(Hold::new(target, until));
         match (&facts.scope, operation) {
             (_, Some((mailbox, key))) => self.command(mailbox, order(HoldTarget::Operation(*key))).await,
             (HoldScope::Mailbox(mailbox), _) => self.command(mailbox, order(HoldTarget::Mailbox)).await,
@@ -90,7 +98,13 @@ impl SchedulerHandle {
         let now = self.world.clock.now();
         let lifted = self.world.holds.lift(now, &scope);
         let change = NoteChange::Drop(HoldFacts::key(&scope));
-        let tell = async { unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await) };
+        let part = lifted.as_ref().filter(|facts| facts.widening.is_some());
+        let tell = async {
+            match part {
+                Some(part) => self.tell_rest(part).await,
+                None => unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await),
+            }
+        };
         let told = self.give(change, lifted.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &scope, lifted);
@@ -215,13 +229,13 @@ impl SchedulerHandle {
     }
 
     /// Has the store keep or forget notes, durably.
-    async fn keep(&self, changes: impl Into<Arc<[NoteChange]>>) -> Result<(), AskError> {
+    pub(super) async fn keep(&self, changes: impl Into<Arc<[NoteChange]>>) -> Result<(), AskError> {
         self.world.store.keep(changes.into()).await.map_err(AskError::Store)
     }
 
     /// Has the store keep what an order changes, and tells whom it concerns. When either fails the order was not given:
     /// what was kept before it is kept again, as far as the store goes along.
-    async fn give(
+    pub(super) async fn give(
         &self,
         change: NoteChange,
         earlier: Option<Note>,
@@ -238,17 +252,17 @@ impl SchedulerHandle {
         told
     }
 
-    async fn command(&self, mailbox: &Arc<str>, input: Input) -> Result<(), AskError> {
+    pub(super) async fn command(&self, mailbox: &Arc<str>, input: Input) -> Result<(), AskError> {
         self.ask(mailbox, |answer| Question::Command { input: input.clone(), answer }).await
     }
 
-    async fn command_all(&self, input: &Input) {
+    pub(super) async fn command_all(&self, input: &Input) {
         let live = self.world.directory.all();
         // A mailbox that cannot be told now is told when its engine is there again.
         drop(join_all(live.iter().map(|seat| self.command(seat.id(), input.clone()))).await);
     }
 
-    fn tell_shared(&self, input: SharedInput) -> Result<(), AskError> {
+    pub(super) fn tell_shared(&self, input: SharedInput) -> Result<(), AskError> {
         if self.world.is_closing() {
             return Err(AskError::ShuttingDown);
         }
@@ -256,15 +270,20 @@ impl SchedulerHandle {
     }
 }
 
+/// What of a scope that the shared scopes hold is held in the mailboxes while a part of it goes.
+fn whole(scope: &HoldScope) -> Option<HoldTarget> {
+    matches!(scope, HoldScope::All | HoldScope::Tenant(_)).then(|| scope.target("")).flatten()
+}
+
 /// An engine that is being rebuilt cannot be told, and need not be: it begins with what is noted.
-fn unless_rebuilt(told: Result<(), AskError>) -> Result<(), AskError> {
+pub(super) fn unless_rebuilt(told: Result<(), AskError>) -> Result<(), AskError> {
     match told {
         Err(AskError::NotNow { .. }) => Ok(()),
         told => told,
     }
 }
 
-fn judge_hold(scope: &HoldScope) -> Result<(), AskError> {
+pub(super) fn judge_hold(scope: &HoldScope) -> Result<(), AskError> {
     let judged = match scope {
         HoldScope::Mailbox(id) => submission::id("mailbox", id, MAILBOX_ID_BYTES_MAX),
         HoldScope::Tenant(id) => submission::id("tenant", id, LABEL_BYTES_MAX),

@@ -206,7 +206,7 @@ impl World {
                 self.put(self.now.after(LOOK_UP_TAKES), Happening::LookedUp(key));
             }
             Effect::Remember(memory) => self.on_breaker(Scope::Mailbox(Arc::clone(&self.names[number])), memory),
-            Effect::Reconcile { .. } | Effect::Grant { .. } => {}
+            Effect::Reconcile { .. } | Effect::Grant { .. } | Effect::Passing { .. } | Effect::Troubled { .. } => {}
         }
     }
 
@@ -223,6 +223,12 @@ impl World {
             shared::Effect::Announce(ask) => {
                 for mailbox in 0..self.mailboxes.len() {
                     self.work.push_back(Work::Mailbox(mailbox, Input::AskShared(ask)));
+                }
+            }
+            shared::Effect::Troubled { scope, reason } => {
+                for mailbox in 0..self.mailboxes.len() {
+                    let troubled = Input::Troubled { scope: scope.clone(), reason };
+                    self.work.push_back(Work::Mailbox(mailbox, troubled));
                 }
             }
             shared::Effect::Event(event) => self.keep(event),

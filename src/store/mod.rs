@@ -25,6 +25,7 @@ pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
     AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
+    WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};

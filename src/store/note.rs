@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::breaker::BreakerMemory;
-use crate::engine::{Cost, Lane, OperationKey, Timestamp};
+use crate::engine::{Cost, Lane, OperationKey, Scope, Timestamp, TripReason};
 
 /// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -104,6 +104,28 @@ pub struct OrderNote {
     /// Who gave it, if they said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
+    /// Of a hold that is lifted in part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widening: Option<Box<WideningNote>>,
+}
+
+/// How a hold is lifted in part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WideningNote {
+    /// Why.
+    pub reason: Arc<str>,
+    /// Who ordered it, if they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+    /// How many go first.
+    pub first: u64,
+    /// The last of them.
+    pub through: OperationKey,
+    /// For how long it is watched after that, in milliseconds.
+    pub watch_ms: u64,
+    /// Which scope was throttled or failed, and which of the two: nothing more goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<(Scope, TripReason)>,
 }
 
 /// What a permit took: an attempt of no operation.

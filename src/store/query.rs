@@ -19,6 +19,8 @@ pub struct OperationQuery {
     pub lane: Option<Lane>,
     /// Of this tenant.
     pub tenant: Option<Arc<str>>,
+    /// Of this campaign.
+    pub campaign: Option<Arc<str>>,
     /// Eligible at this instant: admitted, queued or deferred, and both `not_before` and `next_at` have come. Whether
     /// a hold, a breaker or a budget stands before it is not looked at.
     pub eligible_at: Option<Timestamp>,
@@ -28,7 +30,15 @@ pub struct OperationQuery {
 
 impl Default for OperationQuery {
     fn default() -> Self {
-        Self { state: None, mailbox: None, lane: None, tenant: None, eligible_at: None, limit: Self::LIMIT }
+        Self {
+            state: None,
+            mailbox: None,
+            lane: None,
+            tenant: None,
+            campaign: None,
+            eligible_at: None,
+            limit: Self::LIMIT,
+        }
     }
 }
 
@@ -47,6 +57,7 @@ impl OperationQuery {
             && self.mailbox.as_ref().is_none_or(|mailbox| *mailbox == record.mailbox)
             && self.lane.is_none_or(|lane| lane == record.lane)
             && (self.tenant.is_none() || self.tenant == record.tenant)
+            && (self.campaign.is_none() || self.campaign == record.campaign)
             && self.eligible_at.is_none_or(|at| record.is_eligible(at))
     }
 }

@@ -75,6 +75,28 @@ pub enum InvalidSubmission {
         /// The bound.
         cooldown_max: Duration,
     },
+    /// A number is out of its range.
+    #[error("{field} is {value}; it has to be from {min} to {max}")]
+    NotInRange {
+        /// Which.
+        field: &'static str,
+        /// What it is.
+        value: u64,
+        /// The smallest that is taken.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// A span of time is too short.
+    #[error("{field} is {span:?}; at least {span_min:?} are needed")]
+    TooShort {
+        /// Which.
+        field: &'static str,
+        /// How long it is.
+        span: Duration,
+        /// The bound.
+        span_min: Duration,
+    },
     /// An order carries something that it has no use for.
     #[error("{field} means nothing to this order; leave it out")]
     Useless {
@@ -91,6 +113,8 @@ impl InvalidSubmission {
             Self::Empty { field }
             | Self::TooLong { field, .. }
             | Self::ControlCharacter { field, .. }
+            | Self::NotInRange { field, .. }
+            | Self::TooShort { field, .. }
             | Self::Useless { field } => field,
             Self::NoRecipients | Self::TooManyRecipients { .. } => "email.recipients",
             Self::TooLarge { .. } => "email.mime",

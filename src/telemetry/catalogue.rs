@@ -1,8 +1,10 @@
-//! Every name, target, level and field that `tracing` subscribers see. Nowhere else in the crate is one written.
+//! Every name, target, level and field that `tracing` subscribers see. Only here and in the folder beside is one written.
 //!
 //! The catalogue is public and pinned by a snapshot: a new field is a minor change, a rename a major one. State
 //! changes are `info` and above, single sends `debug`, so a process that sends thousands a second logs nothing for it
 //! at the usual level. Values are rendered only when a subscriber wants the event.
+
+mod hold;
 
 use std::time::Duration;
 
@@ -74,6 +76,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::TransportPanicked { .. } => TRANSPORT_PANICKED,
         EventKind::PermitAbandoned { .. } => PERMIT_ABANDONED,
         EventKind::ShutdownFinished { .. } => SHUTDOWN_FINISHED,
+        EventKind::Hold(event) => hold::name(event),
     }
 }
 
@@ -104,6 +107,7 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         | EventKind::OperationDeferred { .. }
         | EventKind::BackgroundCapped { .. }
         | EventKind::AttemptFinished { .. } => Level::Debug,
+        EventKind::Hold(event) => hold::level(event),
     }
 }
 
@@ -123,6 +127,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::OperationQuarantined { .. }
         | EventKind::OperationReleased { .. }
         | EventKind::AttemptFinished { .. } => operation(kind, redaction),
+        EventKind::Hold(event) => hold::trace(event, redaction),
         EventKind::NoteUnreadable { store, note, count } => error!(
             name: NOTE_UNREADABLE, target: STORE, { store.kind = store, note, count }, "store holds notes that cannot be read"
         ),

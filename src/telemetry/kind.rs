@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-use super::{catalogue, instant};
+use super::{HoldEvent, catalogue, instant};
 use crate::engine::operation::QuarantineCause;
 use crate::engine::{Lane, Scope, Subject, TripReason, Wall};
 
@@ -321,6 +321,9 @@ pub enum EventKind {
         /// Attempts that nobody knows the end of.
         unknown: u64,
     },
+    /// Something happened to an operator's hold.
+    #[serde(untagged)]
+    Hold(HoldEvent),
 }
 
 impl EventKind {

@@ -3,7 +3,7 @@
 //!
 //! The engine does not log. It returns events as values, so tests assert on them and a simulation can drop them; the
 //! words, levels and field names that operators build filters and dashboards on are chosen here, in one file
-//! (`catalogue.rs`), and pinned by a snapshot test. Logging where things happen would spread those names over every
+//! (`catalogue.rs`, and the folder beside it), and pinned by a snapshot test. Logging where things happen would spread those names over every
 //! handler, and a renamed field would pass unnoticed.
 //!
 //! Nothing here carries a recipient, a subject, a body or a secret: there is no field that could. The ids of
@@ -25,6 +25,7 @@
 
 mod catalogue;
 mod convert;
+mod hold;
 mod instant;
 mod kind;
 mod redaction;
@@ -32,6 +33,7 @@ mod redaction;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+pub use hold::{HeldScope, HoldEvent};
 pub use instant::system_time;
 pub use kind::{EventKind, Level, StorePolicy};
 pub use redaction::Redaction;

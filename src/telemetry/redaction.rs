@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hasher;
 
+use super::hold::HeldScope;
 use crate::engine::Scope;
 
 /// What becomes of a mailbox or tenant id on its way into a log.
@@ -45,6 +46,21 @@ impl fmt::Display for ShownScope<'_> {
             Scope::Mailbox(_) | Scope::Tenant(_) if self.1 == Redaction::Omitted => self.0.kind().fmt(f),
             Scope::Mailbox(id) => write!(f, "mailbox:{}", ShownId(id, self.1)),
             Scope::Tenant(id) => write!(f, "tenant:{}", ShownId(id, self.1)),
+        }
+    }
+}
+
+/// What a hold stops, as it may be shown. An operation's id is in other events as it is.
+pub(super) struct ShownHold<'a>(pub(super) &'a HeldScope, pub(super) Redaction);
+
+impl fmt::Display for ShownHold<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.id {
+            Some(id) if self.0.kind != "operation" && self.1 != Redaction::Omitted => {
+                write!(f, "{}:{}", self.0.kind, ShownId(id, self.1))
+            }
+            Some(_) if self.0.kind != "operation" => f.write_str(self.0.kind),
+            Some(_) | None => self.0.fmt(f),
         }
     }
 }

@@ -28,3 +28,5 @@ mod stopping;
 mod stores;
 mod support;
 mod threads;
+#[cfg(feature = "sqlite")]
+mod widening;

@@ -39,10 +39,15 @@ fn tenants() -> impl Strategy<Value = Option<Arc<str>>> {
     select(vec![None, Some("acme"), Some("a@contoso.example")]).prop_map(|tenant| tenant.map(Arc::from))
 }
 
+fn campaigns() -> impl Strategy<Value = Option<Arc<str>>> {
+    select(vec![None, Some("spring"), Some("acme")]).prop_map(|campaign| campaign.map(Arc::from))
+}
+
 fn operations() -> impl Strategy<Value = NewOperation> {
-    let content = (mailboxes(), tenants(), select(Lane::ALL.to_vec()), 0..2_u64, proptest::option::of(changes()));
+    let content =
+        (mailboxes(), (tenants(), campaigns()), select(Lane::ALL.to_vec()), 0..2_u64, proptest::option::of(changes()));
     (KEYS, KEYS, content, 0..4_u64, 0..8_u64).prop_map(
-        |(key, id, (mailbox, tenant, lane, fingerprint, note), wait, second)| NewOperation {
+        |(key, id, (mailbox, (tenant, campaign), lane, fingerprint, note), wait, second)| NewOperation {
             note: note.and_then(|change| match change {
                 NoteChange::Keep(note) => Some(note),
                 NoteChange::Drop(_) => None,
@@ -51,6 +56,7 @@ fn operations() -> impl Strategy<Value = NewOperation> {
             fingerprint,
             mailbox,
             tenant,
+            campaign,
             lane,
             submitted_at: at(second),
             not_before: at((second + wait).saturating_sub(2)),
@@ -100,12 +106,14 @@ fn queries() -> impl Strategy<Value = OperationQuery> {
     let state = proptest::option::of(select(OperationState::ALL.to_vec()));
     let lane = proptest::option::of(select(Lane::ALL.to_vec()));
     let eligible_at = proptest::option::of((0..80_u64).prop_map(at));
-    (state, proptest::option::of(mailboxes()), lane, tenants(), eligible_at, 0..6_usize).prop_map(
-        |(state, mailbox, lane, tenant, eligible_at, limit)| OperationQuery {
+    let narrowed = (proptest::option::of(mailboxes()), tenants(), campaigns());
+    (state, narrowed, lane, eligible_at, 0..6_usize).prop_map(
+        |(state, (mailbox, tenant, campaign), lane, eligible_at, limit)| OperationQuery {
             state,
             mailbox,
             lane,
             tenant,
+            campaign,
             eligible_at,
             limit,
         },

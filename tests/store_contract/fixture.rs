@@ -170,7 +170,8 @@ pub(crate) async fn bring(store: &dyn Store, key: u64, state: OperationState) {
 
 /// An operator's order under any key, kept at `second` for an hour.
 pub(crate) fn order(key: NoteKey, second: u64) -> Note {
-    let body = NoteBody::Order(OrderNote { reason: format!("since {second}").into(), by: None });
+    let body =
+        NoteBody::Order(OrderNote { reason: format!("since {second}").into(), by: None, ..OrderNote::default() });
     Note { key, at: at(second), until: at(second + 3_600), body }
 }
 

@@ -32,8 +32,12 @@ fn one_of_each() -> Vec<Note> {
     let memory: BreakerMemory =
         serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
     let bodies = [
-        NoteBody::Order(OrderNote { reason: "a \"quoted\" reason \u{1f33c}".into(), by: Some("kim".into()) }),
-        NoteBody::Order(OrderNote { reason: "no name".into(), by: None }),
+        NoteBody::Order(OrderNote {
+            reason: "a \"quoted\" reason \u{1f33c}".into(),
+            by: Some("kim".into()),
+            ..OrderNote::default()
+        }),
+        NoteBody::Order(OrderNote { reason: "no name".into(), by: None, ..OrderNote::default() }),
         NoteBody::Breaker(Box::new(memory)),
         NoteBody::Permit(permit),
         NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),

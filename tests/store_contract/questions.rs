@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::operation::Transition as T;
 use mailweir::engine::{Lane, OperationKey, OperationState as S};
-use mailweir::store::{Horizons, NewOperation, NoteChange, NoteKey, NoteKind, OperationQuery, Store};
+use mailweir::store::{Horizons, NewOperation, NoteChange, NoteKey, NoteKind, OperationQuery, OperationRecord, Store};
 
 use crate::fixture::*;
 
@@ -108,14 +108,16 @@ pub(crate) fn an_outline_and_what_it_leaves_apart_are_the_whole(given: &Given) -
 
 const MAILBOXES: [&str; 3] = ["a@contoso.example", "b@contoso.example", "c@contoso.example"];
 const TENANTS: [Option<&str>; 3] = [None, Some("acme"), Some("umbrella")];
+const CAMPAIGNS: [Option<&str>; 4] = [None, Some("spring"), Some("summer"), Some("spring")];
 
-/// Ninety operations: every mailbox with every tenant, lanes and states mixed.
+/// Ninety operations: every mailbox with every tenant, campaigns, lanes and states mixed.
 async fn fill(store: &dyn Store) {
     for key in 1..=90_u64 {
         let place = key as usize;
         let operation = NewOperation {
             mailbox: MAILBOXES[place % 3].into(),
             tenant: TENANTS[place / 3 % 3].map(Into::into),
+            campaign: CAMPAIGNS[place / 5 % 4].map(Into::into),
             lane: Lane::ALL[place / 9 % 2],
             ..new(key)
         };
@@ -143,19 +145,24 @@ pub(crate) fn every_query_finds_what_a_scan_finds_oldest_first(given: &Given) ->
                     for lane in [None, Some(Lane::Foreground), Some(Lane::Background)] {
                         let (mailbox, tenant): (Option<Arc<str>>, Option<Arc<str>>) =
                             (mailbox.map(Into::into), tenant.map(Into::into));
-                        for eligible_at in [None, Some(at(40))] {
-                            let (mailbox, tenant) = (mailbox.clone(), tenant.clone());
-                            let query = OperationQuery { state, mailbox, lane, tenant, eligible_at, limit: 4 };
-                            let expected: Vec<_> =
-                                all.iter().filter(|record| query.wants(record)).take(4).cloned().collect();
-                            assert_eq!(store.operations(query.clone()).await, Ok(expected), "{query:?}");
-                        }
+                        let narrowed = OperationQuery { state, mailbox, lane, tenant, limit: 4, ..Default::default() };
+                        each_way_through_a_campaign(store, &all, narrowed).await;
                     }
                 }
             }
         }
     }
     .boxed()
+}
+
+async fn each_way_through_a_campaign(store: &dyn Store, all: &[OperationRecord], narrowed: OperationQuery) {
+    for campaign in [None, Some("spring"), Some("nothing")] {
+        for eligible_at in [None, Some(at(40))] {
+            let query = OperationQuery { campaign: campaign.map(Into::into), eligible_at, ..narrowed.clone() };
+            let expected: Vec<_> = all.iter().filter(|record| query.wants(record)).take(4).cloned().collect();
+            assert_eq!(store.operations(query.clone()).await, Ok(expected), "{query:?}");
+        }
+    }
 }
 
 pub(crate) fn a_query_answers_with_its_limit_and_not_one_more(given: &Given) -> BoxFuture<'_, ()> {

@@ -14,7 +14,7 @@ fn note(kind: NoteKind, mailbox: Option<&str>, name: &str, body: NoteBody) -> No
 }
 
 fn hold(name: &str) -> Note {
-    let body = NoteBody::Order(OrderNote { reason: "a look".into(), by: Some("kim".into()) });
+    let body = NoteBody::Order(OrderNote { reason: "a look".into(), by: Some("kim".into()), ..OrderNote::default() });
     note(NoteKind::Hold, None, name, body)
 }
 
@@ -56,7 +56,7 @@ fn a_file_of_the_first_version_is_brought_up_with_everything_in_it() {
         assert_ne!(again.secret, mailweir::store::KeySecret::default());
     });
     let version: i32 = place.shell().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 5);
+    assert_eq!(version, 6);
 }
 
 #[test]

@@ -16,6 +16,11 @@ impl Budget {
         self.hold_until = until;
     }
 
+    /// Operations that were held one by one go on: a wave, as after a hold of the whole scope.
+    pub(crate) fn was_held(&mut self) {
+        self.was_shut = Shut::Yes;
+    }
+
     /// Nothing passes until a person resumes it.
     pub(crate) fn suspend(&mut self) {
         self.suspended = Suspended::Yes;

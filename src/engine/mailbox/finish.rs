@@ -59,6 +59,8 @@ impl Mailbox {
             waiting,
             &mut self.events,
         );
+        self.watch(key, answer);
+        let Some(entry) = self.table.get(key) else { return };
         let unreachable = matches!(answer.verdict, Verdict::Transient { sent: Sent::No, .. });
         if shared == Shared::Reserved || blame == Blame::Elsewhere || unreachable {
             let tenant = self.table.tenant(entry).cloned();

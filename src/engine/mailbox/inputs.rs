@@ -28,8 +28,9 @@ impl Mailbox {
             Input::Ruled { key, resolution } => self.ruled(now, key, resolution),
             Input::Release(restored) => self.release(now, *restored),
             Input::Discard(restored) => self.discard(now, *restored),
-            Input::Hold(hold) => self.hold(now, hold),
-            Input::Resume(target) => self.resume(now, &target),
+            Input::Hold(hold) => self.hold(hold),
+            Input::Resume(target) => self.resume(&target),
+            Input::Troubled { scope, reason } => self.stop_passing(&scope, reason),
             Input::Trip { until } => {
                 let waiting = self.waiting_count();
                 self.budget.trip(now, until, waiting, &mut self.events);
@@ -100,6 +101,10 @@ impl Mailbox {
         match self.table.get(key).map(|entry| entry.step) {
             // Nobody is left to use it.
             None => self.effects.push_back(Effect::Return { key, tenant: None }),
+            Some(Step::Reserving) if self.is_key_held(key) => {
+                self.unreserve(now, key);
+                self.table.delay(key, Step::Held);
+            }
             Some(Step::Reserving) => {
                 self.reserving = self.reserving.saturating_sub(1);
                 self.claim(now, key, Shared::Reserved);
@@ -124,6 +129,10 @@ impl Mailbox {
         self.budget.release(now, lane, &cost, Self::rules(&self.policy));
         let queue = (lane, self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned());
         self.shared_waits.insert(key, SharedWait { queue, constraint });
+        if self.is_key_held(key) {
+            self.give_back_shared(key);
+            self.table.delay(key, Step::Held);
+        }
     }
 
     /// Nobody waits any more for what the shared scopes were asked for.

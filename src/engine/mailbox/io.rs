@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::RestoredOperation;
+use super::{Hold, HoldTarget, RestoredOperation};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationState, OrderWords, Resolution, Transition};
 use crate::engine::policy::MailboxPolicy;
@@ -96,6 +96,13 @@ pub enum Input {
     Hold(Hold),
     /// An operator lifts a hold.
     Resume(HoldTarget),
+    /// A shared scope was throttled, or fails: a hold that it concerns lets nothing pass any more.
+    Troubled {
+        /// Which scope.
+        scope: Scope,
+        /// Which of the two.
+        reason: TripReason,
+    },
     /// An operator opens the mailbox's breaker.
     Trip {
         /// Until when.
@@ -137,6 +144,7 @@ impl Input {
             Self::AskShared(_)
             | Self::Hold(_)
             | Self::Resume(_)
+            | Self::Troubled { .. }
             | Self::Trip { .. }
             | Self::CloseBreaker
             | Self::Own(_)
@@ -154,28 +162,6 @@ pub enum AskShared {
     Always,
     /// No limit and no trouble there: tell them only of throttles that name them.
     OnTrouble,
-}
-
-/// What an operator can stop within one mailbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HoldTarget {
-    /// All of it.
-    Mailbox,
-    /// One tenant's operations.
-    Tenant(Arc<str>),
-    /// One campaign's operations.
-    Campaign(Arc<str>),
-    /// One operation.
-    Operation(OperationKey),
-}
-
-/// An operator's hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// What it stops.
-    pub target: HoldTarget,
-    /// When it ends by itself.
-    pub until: Timestamp,
 }
 
 /// One thing for the shell to do. The order matters: perform them as they come.
@@ -243,6 +229,26 @@ pub enum Effect {
     /// Keep durably what the mailbox's breaker remembers, in place of what was kept; `None`: nothing any more. It ends at
     /// [`BreakerMemory::ends_at`]. Nothing waits for it.
     Remember(Option<Box<BreakerMemory>>),
+    /// So many of those that a hold lets pass wait here.
+    Passing {
+        /// Which hold.
+        target: HoldTarget,
+        /// The last of those that it lets pass.
+        through: OperationKey,
+        /// How many wait, at most; 0: none does.
+        left: u64,
+    },
+    /// A hold lets nothing pass any more here: a scope that it concerns was throttled, or fails.
+    Troubled {
+        /// Which hold.
+        target: HoldTarget,
+        /// The last of those that it let pass.
+        through: OperationKey,
+        /// Which scope.
+        scope: Scope,
+        /// Which of the two.
+        reason: TripReason,
+    },
     /// An operation reached a state its ticket answers with.
     Outcome {
         /// Which.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, Step};
-use super::{Mailbox, MailboxFacts, Refusal, WindowFacts};
+use super::{Hold, Mailbox, MailboxFacts, Pass, Refusal, WindowFacts};
 use crate::engine::budget::Grant;
 use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::{Cost, CostSum};
@@ -142,10 +142,14 @@ impl Mailbox {
             }
             Step::Delayed { due_at } => own(Wall::Backoff, ScopeKind::Mailbox, due_at),
             Step::Held => {
-                let covering = self.holds.iter().filter(|hold| hold.target.covers(&self.table, entry));
-                match (covering.map(|hold| hold.until).max(), self.withheld_until(now, entry)) {
+                let covering = self.holds.iter().filter(|held| held.hold.stops(&self.table, entry));
+                let latest = covering.map(|held| &held.hold).max_by_key(|hold| hold.until);
+                match (latest, self.withheld_until(now, entry)) {
                     (None, Some(until)) => own(Wall::Ownership, ScopeKind::Mailbox, until),
-                    (until, _) => own(Wall::Hold, ScopeKind::Mailbox, until.unwrap_or(Timestamp::NEVER)),
+                    (Some(Hold { pass: Pass::Through(_), until, .. }), _) => {
+                        own(Wall::Widening, ScopeKind::Mailbox, *until);
+                    }
+                    (hold, _) => own(Wall::Hold, ScopeKind::Mailbox, hold.map_or(Timestamp::NEVER, |hold| hold.until)),
                 }
             }
             Step::Waiting => {

@@ -14,6 +14,7 @@
 mod deadlines;
 mod entry;
 mod finish;
+mod hold;
 mod inputs;
 mod io;
 mod late;
@@ -33,12 +34,15 @@ mod unknown;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-pub use io::{AskShared, Effect, Hold, HoldTarget, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
+pub use hold::{Hold, HoldTarget, Pass};
+pub use io::{AskShared, Effect, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;
 
+pub(in crate::engine) use hold::trouble;
 pub(in crate::engine) use snapshot::Stage;
 
+use self::hold::Held;
 use self::table::Table;
 use super::budget::{Budget, Rules};
 use super::constraint::{Constraint, Wall};
@@ -58,8 +62,8 @@ pub struct Mailbox {
     budget: Budget,
     table: Table,
     floor: Floor,
-    /// Holds of operations, tenants and campaigns; the mailbox's own is the budget's.
-    holds: Vec<Hold>,
+    /// Holds of operations by what they are; the mailbox's own is the budget's.
+    holds: Vec<Held>,
     /// What binds the operations that the shared scopes make wait.
     shared_waits: BTreeMap<OperationKey, SharedWait>,
     /// How many hold a slot here while the shared scopes are asked.
@@ -125,6 +129,7 @@ impl Mailbox {
         self.use_late_grants(now);
         self.pump(now);
         self.remember(now);
+        self.tell_passing();
         self.at_work = None;
         self.tell_events();
         // A deadline that is not ahead would have the shell come back for ever.
@@ -159,8 +164,8 @@ impl Mailbox {
         if let Some(at) = self.budget.deadline() {
             next = next.min(at);
         }
-        for hold in &self.holds {
-            next = next.min(hold.until);
+        for held in &self.holds {
+            next = next.min(held.hold.until);
         }
         (next != Timestamp::NEVER).then_some(next)
     }

@@ -75,10 +75,12 @@ impl Mailbox {
             self.restore_one(now, restored, &tried);
         }
         self.at_work = None;
+        self.recount_passing();
         self.end_hopeless(now);
         self.sweep(now);
         self.pump(now);
         self.remember(now);
+        self.tell_passing();
         self.tell_events();
     }
 

@@ -42,7 +42,7 @@ impl Mailbox {
                 _ => {}
             }
         }
-        self.free_held(now);
+        self.free_held();
     }
 
     /// What another process has brought to its end waits here no longer. What is under way here ends here.

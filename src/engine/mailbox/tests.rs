@@ -20,6 +20,7 @@ mod mended;
 mod tenure;
 mod unknown;
 mod waits;
+mod widening;
 
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
@@ -352,7 +353,7 @@ fn a_held_campaign_waits_and_returns_in_its_old_order() {
         rig.input(Input::Enqueue(operation));
     }
     let target = HoldTarget::Campaign("spring".into());
-    rig.input(Input::Hold(Hold { target: target.clone(), until: at(300) }));
+    rig.input(Input::Hold(Hold::new(target.clone(), at(300))));
     assert_eq!(rig.wall(4), Some(Wall::Hold));
     rig.answer(1, Verdict::Accepted);
     assert_eq!(rig.sent, [OperationKey(1), OperationKey(3)]);
@@ -366,7 +367,7 @@ fn a_held_campaign_waits_and_returns_in_its_old_order() {
 #[test]
 fn a_hold_ends_by_itself() {
     let mut rig = Rig::new(policy(&["1000 requests / 1m"], 1));
-    rig.input(Input::Hold(Hold { target: HoldTarget::Mailbox, until: at(300) }));
+    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(300))));
     rig.submit(1, Lane::Foreground);
     assert_eq!(rig.mailbox.poll_deadline(), Some(at(300)));
     rig.accept_until(at(299));

@@ -294,6 +294,7 @@ impl Run {
             Effect::Outcome { key, .. } => self.end(key),
             Effect::Event(Event::OperationDeferred { constraint, .. }) => self.binding = Some(constraint),
             Effect::Event(_) | Effect::Record(_) | Effect::Reconcile { .. } | Effect::Remember(_) => {}
+            Effect::Passing { .. } | Effect::Troubled { .. } => {}
         }
     }
 
@@ -314,7 +315,10 @@ impl Run {
                         self.tell(Input::Waiting { key: asker.key, until, constraint });
                     }
                     shared::Effect::Announce(ask) => self.tell(Input::AskShared(ask)),
-                    shared::Effect::Wait { .. } | shared::Effect::Event(_) | shared::Effect::Remember { .. } => {}
+                    shared::Effect::Wait { .. }
+                    | shared::Effect::Event(_)
+                    | shared::Effect::Remember { .. }
+                    | shared::Effect::Troubled { .. } => {}
                 }
             }
         }

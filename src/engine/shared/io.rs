@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
 use crate::engine::mailbox::AskShared;
 use crate::engine::operation::OperationKey;
@@ -105,6 +105,13 @@ pub enum Effect {
         scope: Scope,
         /// What it remembers, until [`BreakerMemory::ends_at`].
         memory: Option<Box<BreakerMemory>>,
+    },
+    /// Tell every mailbox that a scope was throttled, or fails: holds may let nothing pass any more.
+    Troubled {
+        /// Which scope.
+        scope: Scope,
+        /// Which of the two.
+        reason: TripReason,
     },
     /// Tell every mailbox whether to ask.
     Announce(AskShared),

@@ -26,7 +26,7 @@ use super::cost::Cost;
 use super::event::Event;
 use super::lane::Lane;
 use super::lanes::LaneQueue;
-use super::mailbox::AskShared;
+use super::mailbox::{AskShared, trouble};
 use super::operation::KeyMap;
 use super::policy::SharedPolicy;
 use super::scope::Scope;
@@ -106,7 +106,9 @@ impl Shared {
             self.tell_wait(now, key);
         }
         self.announce();
-        self.effects.extend(self.events.drain(..).map(Effect::Event));
+        let events = std::mem::take(&mut self.events);
+        self.effects.extend(events.iter().filter_map(troubled));
+        self.effects.extend(events.into_iter().map(Effect::Event));
         // A deadline that is not ahead would have the shell come back for ever.
         debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");
     }
@@ -194,5 +196,16 @@ impl Shared {
     fn label(&mut self, mailbox: MailboxKey) -> Arc<str> {
         let label = self.labels.entry(mailbox).or_insert_with(|| Arc::from(mailbox.0.to_string()));
         Arc::clone(label)
+    }
+}
+
+/// What mailboxes have to hear of an event.
+fn troubled(event: &Event) -> Option<Effect> {
+    let reason = trouble(event)?;
+    match event {
+        Event::BreakerOpened { scope, .. } | Event::BreakerExtended { scope, .. } => {
+            Some(Effect::Troubled { scope: scope.clone(), reason })
+        }
+        _ => None,
     }
 }

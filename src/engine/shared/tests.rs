@@ -8,7 +8,7 @@ use super::{Asker, Effect, Input, MailboxKey, Shared};
 use crate::engine::breaker::BreakerState;
 use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::Cost;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
 use crate::engine::mailbox::AskShared;
 use crate::engine::operation::OperationKey;
@@ -36,6 +36,7 @@ struct Rig {
     waits: Vec<(u64, Timestamp, Constraint)>,
     announced: Vec<AskShared>,
     events: Vec<Event>,
+    troubled: Vec<(Scope, TripReason)>,
 }
 
 impl Rig {
@@ -49,6 +50,7 @@ impl Rig {
             waits: Vec::new(),
             announced: Vec::new(),
             events: Vec::new(),
+            troubled: Vec::new(),
         }
     }
 
@@ -60,6 +62,7 @@ impl Rig {
                 Effect::Wait { asker, until, constraint } => self.waits.push((asker.key.0, until, constraint)),
                 Effect::Announce(ask) => self.announced.push(ask),
                 Effect::Event(event) => self.events.push(event),
+                Effect::Troubled { scope, reason } => self.troubled.push((scope, reason)),
                 Effect::Remember { .. } => {}
             }
         }
@@ -289,6 +292,7 @@ fn a_tenants_cooldown_resumes_as_a_wave_of_its_own() {
     rig.run_until(at(19));
     assert_eq!(rig.granted, [1]);
     rig.run_until(at(30));
+    assert_eq!(rig.troubled, [(Scope::Tenant("acme".into()), TripReason::Sustained429)], "every mailbox hears of it");
     let planned = rig.events.iter().find(|event| matches!(event, Event::ResumePlanned { count: 30, .. }));
     assert!(planned.is_some(), "{:?}", rig.events);
     assert!(rig.granted.len() <= 12, "one a second, not {} at once", rig.granted.len());

@@ -2,7 +2,8 @@
 //!
 //! A query never walks what it does not answer with. Each index ends in state, lane and key, so one state and one lane
 //! of a mailbox are one run in order of key, oldest first; a query that leaves state or lane open takes the first rows
-//! of each such run and merges them. A tenant has such runs of its own, and others within each of its mailboxes.
+//! of each such run and merges them. A tenant has such runs of its own, and others within each of its mailboxes. So has a
+//! campaign; of a campaign's runs, what is of another mailbox or tenant than the query's is passed over.
 //!
 //! What is eligible is found in the same runs, past those that cannot go yet. That is a short way for queued and
 //! deferred ones: they have had an attempt that failed a moment ago. Admitted ones may be a campaign for tomorrow, so
@@ -27,6 +28,8 @@ enum Way {
     Tenant(i64),
     /// Of both.
     Both { mailbox: i64, tenant: i64 },
+    /// Of the query's campaign and, where it names them, of this mailbox and this tenant.
+    Campaign { mailbox: Option<i64>, tenant: Option<i64> },
 }
 
 /// One operation by its id.
@@ -78,18 +81,33 @@ fn way(connection: &Connection, query: &OperationQuery) -> Result<Option<Way>, F
             found => found,
         },
     };
-    let Some(tenant) = &query.tenant else { return Ok(Some(mailbox.map_or(Way::State, Way::Mailbox))) };
-    let Some(tenant) = names::find(connection, tenant)? else { return Ok(None) };
-    Ok(Some(mailbox.map_or(Way::Tenant(tenant), |mailbox| Way::Both { mailbox, tenant })))
+    let tenant = match &query.tenant {
+        None => None,
+        Some(tenant) => match names::find(connection, tenant)? {
+            None => return Ok(None),
+            found => found,
+        },
+    };
+    Ok(Some(match (mailbox, tenant) {
+        (mailbox, tenant) if query.campaign.is_some() => Way::Campaign { mailbox, tenant },
+        (None, None) => Way::State,
+        (Some(mailbox), None) => Way::Mailbox(mailbox),
+        (None, Some(tenant)) => Way::Tenant(tenant),
+        (Some(mailbox), Some(tenant)) => Way::Both { mailbox, tenant },
+    }))
 }
 
-/// The first keys of one run: `?1` state, `?2` lane, `?3` limit, `?4` mailbox, `?5` tenant, `?6` eligible at.
+/// The first keys of one run: `?1` state, `?2` lane, `?3` limit, `?4` mailbox, `?5` tenant, `?6` eligible at, `?7`
+/// campaign.
 fn run(way: &Way, state: OperationState, query: &OperationQuery) -> String {
     let (index, condition) = match way {
-        Way::State => ("operation_by_state", "?4 IS NULL AND ?5 IS NULL"),
-        Way::Mailbox(_) => ("operation_by_mailbox", "mailbox = ?4 AND ?5 IS NULL"),
-        Way::Tenant(_) => ("operation_by_tenant_state", "?4 IS NULL AND tenant = ?5"),
-        Way::Both { .. } => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5"),
+        Way::State => ("operation_by_state", "?4 IS NULL AND ?5 IS NULL AND ?7 IS NULL"),
+        Way::Mailbox(_) => ("operation_by_mailbox", "mailbox = ?4 AND ?5 IS NULL AND ?7 IS NULL"),
+        Way::Tenant(_) => ("operation_by_tenant_state", "?4 IS NULL AND tenant = ?5 AND ?7 IS NULL"),
+        Way::Both { .. } => ("operation_by_tenant", "mailbox = ?4 AND tenant = ?5 AND ?7 IS NULL"),
+        Way::Campaign { .. } => {
+            ("operation_by_campaign", "campaign = ?7 AND (?4 IS NULL OR mailbox = ?4) AND (?5 IS NULL OR tenant = ?5)")
+        }
     };
     let (index, eligible) = match (query.eligible_at, state) {
         (None, _) => (index, "state = ?1 AND ?6 IS NULL"),
@@ -113,13 +131,16 @@ fn keys(connection: &Connection, query: &OperationQuery, way: &Way, limit: i64) 
         Way::Mailbox(mailbox) => (Some(mailbox), None),
         Way::Tenant(tenant) => (None, Some(tenant)),
         Way::Both { mailbox, tenant } => (Some(mailbox), Some(tenant)),
+        Way::Campaign { mailbox, tenant } => (mailbox, tenant),
     };
+    let campaign = query.campaign.as_deref();
     let eligible_at = query.eligible_at.map(row::stamp);
     let mut keys = Vec::new();
     for state in states {
         let mut statement = connection.prepare(&run(way, *state, query))?;
         for lane in lanes {
-            let run = (row::state_number(*state), row::lane_number(*lane), limit, mailbox, tenant, eligible_at);
+            let (state, lane) = (row::state_number(*state), row::lane_number(*lane));
+            let run = (state, lane, limit, mailbox, tenant, eligible_at, campaign);
             let rows = statement.query_map(run, |found| found.get::<_, i64>(0))?;
             for key in rows {
                 keys.push(key?);
@@ -140,14 +161,15 @@ mod tests {
         let connection = Connection::open_in_memory().expect("memory");
         schema::migrate(&connection, 0).expect("an empty file takes the schema");
         let eligible = OperationQuery { eligible_at: Some(Timestamp::EPOCH), ..OperationQuery::default() };
-        for way in [Way::State, Way::Mailbox(1), Way::Tenant(1), Way::Both { mailbox: 1, tenant: 1 }] {
+        let campaign = Way::Campaign { mailbox: Some(1), tenant: None };
+        for way in [Way::State, Way::Mailbox(1), Way::Tenant(1), Way::Both { mailbox: 1, tenant: 1 }, campaign] {
             for query in [&OperationQuery::default(), &eligible] {
                 for state in OperationQuery::ELIGIBLE {
                     let sql = format!("EXPLAIN QUERY PLAN {}", run(&way, state, query));
                     let mut statement = connection.prepare(&sql).expect("sound");
                     let stamp = query.eligible_at.map(row::stamp);
                     let plan: Vec<String> = statement
-                        .query_map((0, 0, 1, 1, 1, stamp), |step| step.get(3))
+                        .query_map((0, 0, 1, 1, 1, stamp, "spring"), |step| step.get(3))
                         .expect("a plan")
                         .collect::<Result<_, _>>()
                         .expect("text");

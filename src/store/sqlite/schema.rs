@@ -10,7 +10,7 @@
 //! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status, order_reason, ordered_by` |
 //! | `attempts` | attempt | `id, number, mailbox, lane, claimed_at, finished_at, ended` (how; empty: not known to have ended) |
 //! | `mailboxes` | mailbox | one count per state, `last_attempt_at` |
-//! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until` |
+//! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until`; `first` (lifted in part: so many go first), `stopped_by` (a throttle) |
 //! | `cooldowns` | breaker that remembers something | `scope, phase` (shut, ramp, closed), `reason, until, chain, ceilings` |
 //! | `permits` | permit | `permit, mailbox, lane, tenant, granted_at, settled_at` (empty: not known to have ended) |
 //!
@@ -39,7 +39,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 5] = [V1, V2, V3, V4, V5];
+const MIGRATIONS: [&str; 6] = [V1, V2, V3, V4, V5, V6];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -227,6 +227,19 @@ CREATE INDEX operation_admitted ON operation (lane, not_before) WHERE state = 0;
 /// A tenant may have thousands of mailboxes: what is asked of it alone must not walk them.
 const V5: &str = "
 CREATE INDEX operation_by_tenant_state ON operation (tenant, state, lane) WHERE tenant IS NOT NULL;
+";
+
+/// A campaign's operations are found without walking the others. And a hold may be lifted in part.
+const V6: &str = "
+CREATE INDEX operation_by_campaign ON operation (campaign, state, lane) WHERE campaign IS NOT NULL;
+DROP VIEW holds;
+CREATE VIEW holds AS
+SELECT iif(kind = 0, 'hold', 'trip') AS what, name AS scope,
+    body ->> '$.order.reason' AS reason, body ->> '$.order.by' AS ordered_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e6, 'unixepoch') AS since,
+    strftime('%Y-%m-%dT%H:%M:%fZ', until / 1e6, 'unixepoch') AS until,
+    body ->> '$.order.widening.first' AS first, body ->> '$.order.widening.stopped[1]' AS stopped_by
+FROM note WHERE kind IN (0, 1);
 ";
 
 /// Brings the file from `version` to [`VERSION`].

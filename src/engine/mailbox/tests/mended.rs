@@ -12,7 +12,7 @@ fn a_hold_that_expires_does_not_lift_a_suspension() {
     rig.submit(1, Lane::Foreground);
     rig.sent.clear();
     rig.answer(1, Verdict::Permanent { of: Subject::Account });
-    rig.input(Input::Hold(Hold { target: HoldTarget::Mailbox, until: at(300) }));
+    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(300))));
     rig.accept_until(at(3_600));
     assert!(rig.sent.is_empty() && rig.outcome(1).is_none());
     rig.input(Input::Resume(HoldTarget::Mailbox));

@@ -62,7 +62,7 @@ fn two_owners_in_doubt_share_what_waits_and_send_nothing_twice() {
     let (mut cut_off, mut successor) = (Rig::new(policy(&[], 1_000)), Rig::new(policy(&[], 1_000)));
     cut_off.input(Input::Own(Tenure { reach: Reach::CutOff, ..owner(at(10)) }));
     successor.now = at(1);
-    successor.input(Input::Hold(Hold { target: HoldTarget::Mailbox, until: at(20) }));
+    successor.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(20))));
     fill(&mut cut_off);
     fill(&mut successor);
     successor.now = at(20);

@@ -147,7 +147,7 @@ fn a_window_that_is_too_short_for_the_margins_allows_no_blind_repeat_whatever_th
 #[test]
 fn a_repeat_that_waited_until_the_provider_forgot_is_unknown_again_and_nothing_is_sent() {
     let mut rig = lost(blind(5 * MINUTE, 60 * MINUTE));
-    rig.input(Input::Hold(Hold { target: HoldTarget::Mailbox, until: at(301) }));
+    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(301))));
     rig.run_until(at(310));
     assert!(rig.sent.is_empty(), "past the horizon");
     assert_eq!(rig.outcome(1), Some(&Outcome::Unknown));
@@ -237,7 +237,7 @@ proptest::proptest! {
                     }
                 }
             } else if what == 3 {
-                let hold = Hold { target: HoldTarget::Mailbox, until: rig.now.after(seconds(gap)) };
+                let hold = Hold::new(HoldTarget::Mailbox, rig.now.after(seconds(gap)));
                 rig.input(Input::Hold(hold));
             }
             // One step at a time, so that an instant of sending is seen.

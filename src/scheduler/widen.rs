@@ -1,0 +1,273 @@
+//! Lifting a hold in part: the first go, somebody watches, then the rest.
+//!
+//! Which of them are the first is a question to the store, whose keys rise with submission: everything up to the last of
+//! them passes. The hold moves into the mailboxes for that, because there some operations go and others stay. When all of
+//! it is lifted it takes the way back: the shared scopes hold once more while the mailboxes let go, so that the rest goes on
+//! as the wave that it would have been.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::AskError;
+use super::handle::SchedulerHandle;
+use super::order::{Order, Takes};
+use super::steer::{judge_hold, unless_rebuilt};
+use crate::actor::{Alarm, Due, HoldFacts, HoldScope, NOTES_MAX, SharedItem, TooMany, WideningFacts, waiting};
+use crate::engine::mailbox::{HoldTarget, Input};
+use crate::engine::shared::Input as SharedInput;
+use crate::engine::widening::{Course, Widening};
+use crate::engine::{OperationKey, OperationState, Scope};
+use crate::store::{NoteChange, OperationQuery, OperationRecord, StoreError};
+use crate::submission::InvalidSubmission;
+use crate::telemetry::HoldEvent;
+
+/// Most operations that a hold is lifted for first: more is no trial, and each is read from the store.
+pub const FIRST_MAX: u32 = 10_000;
+
+/// Pause before the store is asked again to note what became of a hold.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A sleep that ends early by the tick of a timer is not begun again at once.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+impl SchedulerHandle {
+    /// Lifts a hold in part: the `first` operations that it holds, the oldest by submission over all mailboxes, go on;
+    /// the rest stays held. When none of them waits any more and a watch has passed ([`Order::watch`]; without it,
+    /// `resume.watch`), the hold lifts by itself. A throttle or a failing provider meanwhile, in a scope that is
+    /// concerned, stops that: everything stays held, the event `resume.part.stopped` and [`SchedulerHandle::holds`] say
+    /// so, and a person decides: resume, resume another part, or let it end.
+    ///
+    /// The hold ends when it would have ended anyway, unless the order says otherwise ([`Order::expires_in`]). Called
+    /// again, it counts from what waits then. What waits for an instant of its own, and what is submitted meanwhile,
+    /// is among the rest. A suspension of the mailbox by the provider is lifted with its hold.
+    ///
+    /// # Errors
+    /// [`AskError::NoHold`] where nothing is held; [`AskError::Invalid`] where `first` is 0 or above [`FIRST_MAX`], or the
+    /// watch is shorter than a second, and for a single operation. The hold is as it was.
+    ///
+    /// # Cancel safety
+    /// As [`SchedulerHandle::hold`].
+    pub async fn resume_first(&self, scope: HoldScope, first: u32, order: Order) -> Result<HoldFacts, AskError> {
+        judge_hold(&scope)?;
+        judge_part(&scope, first)?;
+        order.judge(Takes::Watch)?;
+        let _one = self.world.orders.lock().await;
+        let Some(held) = self.world.holds.find(self.world.clock.now(), &scope) else {
+            return Err(AskError::NoHold { scope });
+        };
+        let oldest = self.oldest_held(&scope, first).await.map_err(AskError::Store)?;
+        let now = self.world.clock.now();
+        let through = oldest.last().map_or(OperationKey(0), |record| record.key);
+        let watch = order.watch.unwrap_or_else(|| self.world.settings.load().config.resume.watch);
+        let progress = Widening::begin(now, (oldest.len() as u64, through), watch, waiting(oldest.iter()));
+        let widening = WideningFacts { reason: order.reason, by: order.by, progress, alarm: Alarm::Nothing };
+        let until = order.expires_in.map_or(held.until, |span| now.after(span));
+        let facts = HoldFacts { until, widening: Some(widening), ..held };
+        let earlier = self.world.holds.note(now, facts.clone());
+        let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
+        let tell = self.tell_part(&facts, &oldest);
+        let told =
+            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
+        if told.is_err() {
+            self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
+        } else {
+            let (scope, count) = (facts.scope.shown(), oldest.len() as u64);
+            self.world.reporter.report(now, HoldEvent::PartStarted { scope, count, watch }.into());
+            self.world.widened.notify_one();
+        }
+        told.map(|()| facts)
+    }
+
+    /// The oldest operations that wait behind a hold, in order of submission.
+    async fn oldest_held(&self, scope: &HoldScope, first: u32) -> Result<Vec<OperationRecord>, StoreError> {
+        let mut query = OperationQuery { limit: first as usize, ..OperationQuery::default() };
+        match scope {
+            HoldScope::Mailbox(mailbox) => query.mailbox = Some(Arc::clone(mailbox)),
+            HoldScope::Tenant(tenant) => query.tenant = Some(Arc::clone(tenant)),
+            HoldScope::Campaign(campaign) => query.campaign = Some(Arc::clone(campaign)),
+            HoldScope::All | HoldScope::Operation(_) => {}
+        }
+        let mut oldest = Vec::new();
+        for state in [OperationState::Queued, OperationState::Deferred] {
+            let query = OperationQuery { state: Some(state), ..query.clone() };
+            oldest.extend(self.world.store.operations(query).await?);
+        }
+        oldest.sort_unstable_by_key(|record| record.key);
+        oldest.truncate(first as usize);
+        Ok(oldest)
+    }
+
+    /// After a start: begins every watch anew, before anything goes on.
+    pub(super) async fn count_anew(&self) -> Result<(), StoreError> {
+        let now = self.world.clock.now();
+        for hold in self.world.holds.all(now) {
+            if hold.widening.is_some_and(|widening| !widening.progress.is_stopped()) {
+                let oldest = self.oldest_held(&hold.scope, FIRST_MAX).await?;
+                self.world.holds.change(now, &hold.scope, |widening| widening.begin_anew(now, &oldest));
+            }
+        }
+        Ok(())
+    }
+
+    /// The mailboxes hold what stays before the shared scopes let go.
+    async fn tell_part(&self, facts: &HoldFacts, oldest: &[OperationRecord]) -> Result<(), AskError> {
+        if let HoldScope::Mailbox(mailbox) = &facts.scope {
+            let hold = facts.in_mailbox(mailbox).map(Input::Hold);
+            return match hold {
+                Some(hold) => unless_rebuilt(self.command(mailbox, hold).await),
+                None => Ok(()),
+            };
+        }
+        self.tell_mailboxes(facts).await;
+        for mailbox in waiting(oldest.iter()).into_keys() {
+            // One that has left is asked how many wait there, all the same.
+            if let (None, Some(hold)) = (self.world.directory.find(&mailbox), facts.in_mailbox(&mailbox)) {
+                drop(self.command(&mailbox, Input::Hold(hold)).await);
+            }
+        }
+        let Some(shared) = shared(&facts.scope) else { return Ok(()) };
+        let told = self.tell_shared(SharedInput::Resume(shared));
+        if let (Err(_), Some(target)) = (&told, target(&facts.scope)) {
+            self.command_all(&Input::Resume(target)).await;
+        }
+        told
+    }
+
+    /// Has every mailbox hold what a hold stops there.
+    async fn tell_mailboxes(&self, facts: &HoldFacts) {
+        match &facts.scope {
+            HoldScope::Mailbox(mailbox) => {
+                if let Some(hold) = facts.in_mailbox(mailbox) {
+                    drop(self.command(mailbox, Input::Hold(hold)).await);
+                }
+            }
+            _ => {
+                // It names no mailbox.
+                if let Some(hold) = facts.in_mailbox("") {
+                    self.command_all(&Input::Hold(hold)).await;
+                }
+            }
+        }
+    }
+
+    /// Lets what a hold stops in the mailboxes go, as a wave of the shared scopes where it is theirs.
+    pub(super) async fn tell_rest(&self, facts: &HoldFacts) -> Result<(), AskError> {
+        let Some(target) = target(&facts.scope) else { return Ok(()) };
+        let Some(scope) = shared(&facts.scope) else {
+            return match &facts.scope {
+                HoldScope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Resume(target)).await),
+                _ => {
+                    self.command_all(&Input::Resume(target)).await;
+                    Ok(())
+                }
+            };
+        };
+        self.tell_shared(SharedInput::Hold { scope: scope.clone(), until: facts.until })?;
+        // Whoever has its answer knows that the mailboxes have been told to ask.
+        drop(self.ask_shared(SharedItem::Breakers).await);
+        self.command_all(&Input::Resume(target)).await;
+        // They ask at the end of that turn, which is over when they answer again.
+        self.command_all(&Input::Wake).await;
+        self.tell_shared(SharedInput::Resume(scope))
+    }
+
+    async fn do_due(&self, due: &Due) -> Result<(), AskError> {
+        let _one = self.world.orders.lock().await;
+        let now = self.world.clock.now();
+        let (Due::Lift(scope, through) | Due::Stop(scope, through)) = due;
+        let Some(facts) = self.world.holds.find(now, scope) else { return Ok(()) };
+        let Some(widening) = facts.widening.as_ref().filter(|it| it.progress.through() == *through) else {
+            return Ok(());
+        };
+        match due {
+            Due::Lift(..) if widening.progress.lifts_at().is_some_and(|at| at <= now) => self.lift_rest(&facts).await,
+            Due::Stop(..) => self.stop_part(&facts, widening).await,
+            Due::Lift(..) => Ok(()),
+        }
+    }
+
+    /// The part went well.
+    async fn lift_rest(&self, facts: &HoldFacts) -> Result<(), AskError> {
+        let now = self.world.clock.now();
+        let lifted = self.world.holds.lift(now, &facts.scope);
+        let change = NoteChange::Drop(HoldFacts::key(&facts.scope));
+        let told = self.give(change, lifted.as_ref().map(|facts| facts.note(now)), self.tell_rest(facts)).await;
+        if told.is_err() {
+            self.world.holds.take_back(self.world.clock.now(), &facts.scope, lifted);
+        } else {
+            let count = facts.widening.as_ref().map_or(0, |widening| widening.progress.first());
+            let finished = HoldEvent::PartFinished { scope: facts.scope.shown(), count };
+            self.world.reporter.report(now, finished.into());
+        }
+        told
+    }
+
+    /// It did not: everybody stops, then people and the store hear of it.
+    async fn stop_part(&self, facts: &HoldFacts, widening: &WideningFacts) -> Result<(), AskError> {
+        let now = self.world.clock.now();
+        let (scope, progress) = (&facts.scope, &widening.progress);
+        if let (Alarm::Heard, Course::Stopped { scope: throttled, reason }) = (widening.alarm, progress.course()) {
+            self.tell_mailboxes(facts).await;
+            let (left, throttled, reason) = (progress.left(), throttled.clone(), *reason);
+            let stopped = HoldEvent::PartStopped { scope: scope.shown(), left, throttled, reason };
+            self.world.reporter.report(now, stopped.into());
+            self.world.holds.change(now, scope, |widening| widening.alarm = Alarm::Told);
+        }
+        self.keep([NoteChange::Keep(facts.note(now))]).await?;
+        self.world.holds.change(now, scope, |widening| widening.alarm = Alarm::Written);
+        Ok(())
+    }
+}
+
+/// Lifts what is to be lifted and stops what is to be stopped, until the scheduler stops.
+pub(super) async fn watch(handle: SchedulerHandle) {
+    let world = Arc::clone(&handle.world);
+    let work = async {
+        loop {
+            let (due, next) = world.holds.due(world.clock.now());
+            let mut failed = false;
+            for due in &due {
+                failed |= handle.do_due(due).await.is_err();
+            }
+            let wait = match next.map(|next| next.since(world.clock.now()).max(SLEEP_MIN)) {
+                wait if failed => Some(wait.map_or(RETRY, |wait| wait.min(RETRY))),
+                // What was done may have changed what comes next.
+                _ if !due.is_empty() => continue,
+                wait => wait,
+            };
+            let news = world.widened.notified();
+            match wait {
+                Some(wait) => drop(tokio::time::timeout(wait, news).await),
+                None => news.await,
+            }
+        }
+    };
+    world.stop.run_until_cancelled(work).await;
+}
+
+fn judge_part(scope: &HoldScope, first: u32) -> Result<(), AskError> {
+    let invalid = match (scope, first) {
+        (HoldScope::Operation(_), _) => InvalidSubmission::Useless { field: "first" },
+        (_, 1..=FIRST_MAX) => return Ok(()),
+        (_, first) => {
+            InvalidSubmission::NotInRange { field: "first", value: first.into(), min: 1, max: FIRST_MAX.into() }
+        }
+    };
+    Err(AskError::Invalid(invalid))
+}
+
+/// The shared scope whose hold the whole of it is.
+fn shared(scope: &HoldScope) -> Option<Scope> {
+    match scope {
+        HoldScope::All => Some(Scope::Application),
+        HoldScope::Tenant(tenant) => Some(Scope::Tenant(Arc::clone(tenant))),
+        HoldScope::Mailbox(_) | HoldScope::Campaign(_) | HoldScope::Operation(_) => None,
+    }
+}
+
+fn target(scope: &HoldScope) -> Option<HoldTarget> {
+    match scope {
+        HoldScope::Mailbox(mailbox) => scope.target(mailbox),
+        _ => scope.target(""),
+    }
+}

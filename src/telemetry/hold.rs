@@ -1,0 +1,92 @@
+//! What happens to operators' holds, as public values.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::catalogue;
+use crate::engine::{Scope, TripReason};
+
+/// What a hold stops, as events name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldScope {
+    /// `all`, `mailbox`, `tenant`, `campaign` or `operation`.
+    pub kind: &'static str,
+    /// Its id; `all` has none.
+    pub id: Option<Arc<str>>,
+}
+
+impl fmt::Display for HeldScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.id {
+            Some(id) => write!(f, "{}:{id}", self.kind),
+            None => f.write_str(self.kind),
+        }
+    }
+}
+
+impl Serialize for HeldScope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What happened to a hold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event")]
+#[non_exhaustive]
+pub enum HoldEvent {
+    /// The first part of what is held goes on, and is watched.
+    #[serde(rename = "resume.part.started")]
+    PartStarted {
+        /// What is held.
+        scope: HeldScope,
+        /// How many go on.
+        count: u64,
+        /// For how long it is watched after the last of them.
+        #[serde(rename = "watch_ms", serialize_with = "millis")]
+        watch: Duration,
+    },
+    /// A throttle, or a provider that fails: nothing more goes on, and a person has to decide.
+    #[serde(rename = "resume.part.stopped")]
+    PartStopped {
+        /// What is held.
+        scope: HeldScope,
+        /// How many of the part may still wait.
+        left: u64,
+        /// Which scope was throttled, or fails.
+        #[serde(serialize_with = "display")]
+        throttled: Scope,
+        /// `sustained_429`, `soft_percentage` or `health`.
+        #[serde(serialize_with = "reason_str")]
+        reason: TripReason,
+    },
+    /// The part went on and the watch passed: the hold is lifted, and the rest goes on.
+    #[serde(rename = "resume.part.finished")]
+    PartFinished {
+        /// What was held.
+        scope: HeldScope,
+        /// How many were let go first.
+        count: u64,
+    },
+}
+
+impl From<HoldEvent> for super::EventKind {
+    fn from(event: HoldEvent) -> Self {
+        Self::Hold(event)
+    }
+}
+
+fn display<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn reason_str<S: Serializer>(reason: &TripReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.as_str())
+}
+
+fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(catalogue::millis(*span))
+}
