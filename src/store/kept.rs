@@ -1,7 +1,6 @@
 //! The notes of a store in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::note::{KeySecret, Note, NoteChange, NoteKey};
 use super::{NewOperation, StoreError};
@@ -23,7 +22,13 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn new() -> Self {
         let (by_key, by_end) = (BTreeMap::new(), BTreeSet::new());
-        Self { by_key, by_end, latest: Timestamp::EPOCH, max: NOTES_MAX, secret: random() }
+        Self {
+            by_key,
+            by_end,
+            latest: Timestamp::EPOCH,
+            max: NOTES_MAX,
+            secret: KeySecret::new(KeySecret::random_bytes()),
+        }
     }
 
     pub(super) const fn secret(&self) -> &KeySecret {
@@ -78,13 +83,4 @@ impl Kept {
         let of = |note: &&Note| mailbox.is_none_or(|mailbox| note.key.mailbox.as_deref() == Some(mailbox));
         self.by_key.values().filter(of).cloned().collect()
     }
-}
-
-/// A secret for as long as the process: nothing hashed under it is written anywhere.
-fn random() -> KeySecret {
-    let mut bytes = [0; 32];
-    for part in bytes.chunks_exact_mut(8) {
-        part.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
-    }
-    KeySecret::new(bytes)
 }

@@ -16,6 +16,8 @@ mod memory;
 mod note;
 mod outline;
 mod query;
+#[cfg(feature = "redis")]
+mod redis;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -29,6 +31,8 @@ pub use note::{
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};
+#[cfg(feature = "redis")]
+pub use redis::{RedisDurability, RedisOptions, RedisStore};
 #[cfg(all(feature = "sqlite", feature = "test-util"))]
 pub use sqlite::{CommitPoint, CommitProbe, Fate};
 #[cfg(feature = "sqlite")]
@@ -199,7 +203,7 @@ pub struct Recovery {
     pub operations: Vec<OperationRecord>,
     /// Attempts of the last `window`, in order of claim.
     pub attempts: Vec<AttemptRecord>,
-    /// The highest key ever given out.
+    /// The highest key ever given out; in a shared store, one above which this process alone gives out keys.
     pub last_key: Option<OperationKey>,
     /// Notes in order of their keys; some may be over.
     pub notes: Vec<Note>,

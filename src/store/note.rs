@@ -8,6 +8,7 @@
 //! the store is made ([`KeySecret`]), never as they are.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -192,6 +193,15 @@ impl KeySecret {
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// Bytes that nobody can guess.
+    pub(super) fn random_bytes() -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for part in bytes.chunks_exact_mut(8) {
+            part.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+        }
+        bytes
     }
 
     /// The hash of an admission key of a mailbox.

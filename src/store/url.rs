@@ -11,7 +11,12 @@ use std::sync::Arc;
 use super::{MemoryStore, Store, StoreError};
 
 /// What this build opens, in words.
-const ALLOWED: &str = if cfg!(feature = "sqlite") { "\"memory:\" or \"sqlite:PATH\"" } else { "\"memory:\"" };
+const ALLOWED: &str = match (cfg!(feature = "sqlite"), cfg!(feature = "redis")) {
+    (false, false) => "\"memory:\"",
+    (true, false) => "\"memory:\" or \"sqlite:PATH\"",
+    (false, true) => "\"memory:\" or \"redis://USER:PASSWORD@HOST:PORT/DATABASE\"",
+    (true, true) => "\"memory:\", \"sqlite:PATH\" or \"redis://USER:PASSWORD@HOST:PORT/DATABASE\"",
+};
 
 /// Why the store that `store.url` names was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,8 +54,10 @@ impl OpenError {
 
 /// Opens what `store.url` names: `memory:`, or with the feature `sqlite` `sqlite:PATH`, where PATH is the file as the
 /// system takes it (relative to the working directory, nothing in it is decoded). A file that is not there is created.
+/// With the feature `redis` `redis://USER:PASSWORD@HOST:PORT/DATABASE`, of which all but the host may be left out, with
+/// `redis-tls` `rediss://` too, and with `redis-cluster` `redis+cluster://HOST:PORT,HOST:PORT`.
 ///
-/// Blocks while a file is checked: call it at the start, not on the way of a send.
+/// Blocks while a file is checked, or until a server has answered: call it at the start, not on the way of a send.
 ///
 /// ```
 /// let store = mailweir::store::open("memory:")?;
@@ -72,7 +79,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
         "sqlite" if rest == ":memory:" => Err(refused("a store in memory is \"memory:\"")),
         "sqlite" if rest.starts_with("//") => Err(refused("the path follows the colon, without //")),
         "sqlite" => sqlite(url, rest),
-        "redis" | "rediss" | "redis+cluster" => Err(refused("there is no Redis store yet")),
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(url),
         _ => Err(refused("no store has this scheme")),
     }
 }
@@ -89,6 +96,23 @@ fn sqlite(url: &str, path: &str) -> Result<Arc<dyn Store>, OpenError> {
 fn sqlite(url: &str, _: &str) -> Result<Arc<dyn Store>, OpenError> {
     let reason = "this build has no SQLite; build it with the feature sqlite";
     Err(OpenError::Url { url: url.to_owned(), reason })
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    if let Err(reason) = super::redis::check_url(url) {
+        return Err(OpenError::Url { url: shown(url), reason });
+    }
+    match super::RedisStore::open(url) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(source) => Err(OpenError::Store { url: shown(url), source }),
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    let reason = "this build has no Redis; build it with the feature redis";
+    Err(OpenError::Url { url: shown(url), reason })
 }
 
 /// The value as far as it may be shown: URLs of servers carry passwords before their host and behind a question mark.
@@ -136,6 +160,21 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_server_that_is_not_there_is_an_error_that_may_pass_and_shows_no_password() {
+        use std::error::Error;
+
+        let error = open("redis://ann:hunter2@127.0.0.1:1").expect_err("nobody listens");
+        assert!(error.is_retryable(), "{error:?}");
+        let source = error.source().map(ToString::to_string).unwrap_or_default();
+        assert!(source.contains("refuses the connection"), "{source}");
+        assert!(
+            !format!("{error} {error:?}").contains("hunter2") && error.to_string().contains("127.0.0.1:1"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn a_url_of_no_store_is_refused_with_key_value_and_what_is_allowed() {
         for (url, reason) in [
@@ -145,7 +184,7 @@ mod tests {
             ("sqlite:", "the path of the file is missing"),
             ("sqlite::memory:", "a store in memory is"),
             ("sqlite:///var/lib/outbox.db", "without //"),
-            ("redis://127.0.0.1:6379", "no Redis store yet"),
+            ("redis:127.0.0.1:6379", if cfg!(feature = "redis") { "it needs a host" } else { "no Redis" }),
             ("SQLite:outbox.db", "no store has this scheme"),
             ("postgres://localhost/outbox", "no store has this scheme"),
         ] {
@@ -159,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        for url in ["rediss://user:hunter2@cache:6379/0", "redis://cache?password=hunter2", "x://a@hunter2@cache"] {
+        for url in ["redis://user:hunter2@cache:none/0", "redis://cache:1x?password=hunter2", "x://a@hunter2@cache"] {
             let error = open(url).expect_err(url);
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
             assert!(error.to_string().contains("cache"), "{error}");

@@ -2,8 +2,8 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use mailweir::engine::OperationState as S;
 use mailweir::engine::operation::Transition as T;
-use mailweir::engine::{OperationKey, OperationState as S};
 use mailweir::store::{Inserted, StoreError};
 
 use crate::fixture::*;
@@ -107,7 +107,7 @@ pub(crate) fn the_last_key_outlives_what_is_forgotten(given: &Given) -> BoxFutur
         }
         insert(store, 6).await;
         recorded(store, 6, T::Cancel, 20).await;
-        assert_eq!(store.recover(at(0), None).await.unwrap().last_key, Some(OperationKey(7)));
+        assert_last_key(store, store.recover(at(0), None).await.unwrap().last_key, Some(7));
     }
     .boxed()
 }

@@ -27,7 +27,7 @@ const WIDE: Bounds = Bounds { live: 10_000, ended: 10_000, notes: 10_000 };
 /// A store with what it stands on.
 pub(crate) struct Kept {
     pub(crate) store: Arc<dyn Store>,
-    _folder: Option<tempfile::TempDir>,
+    _stands_on: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
 /// What a behaviour is given: a store, and a way to others.
@@ -49,7 +49,7 @@ impl Given {
 pub(crate) fn memory(bounds: Bounds) -> Kept {
     let store = MemoryStore::with_bounds(bounds.live as usize, bounds.ended as usize);
     let store = store.notes_max(bounds.notes as usize);
-    Kept { store: Arc::new(store), _folder: None }
+    Kept { store: Arc::new(store), _stands_on: None }
 }
 
 #[cfg(feature = "sqlite")]
@@ -59,7 +59,47 @@ pub(crate) fn sqlite(bounds: Bounds) -> Kept {
     let options = SqliteOptions::new().live_max(bounds.live.into()).ended_max(bounds.ended.into());
     let options = options.notes_max(bounds.notes.into());
     let store = SqliteStore::open_with(folder.path().join("outbox.db"), options).unwrap();
-    Kept { store: Arc::new(store), _folder: Some(folder) }
+    Kept { store: Arc::new(store), _stands_on: Some(Box::new(folder)) }
+}
+
+/// A clock that is a day slow: claims are stamped by the server's clock where that is later than what is asked for.
+#[cfg(feature = "redis")]
+#[derive(Debug)]
+struct Yesterday(mailweir::clock::SystemClock, Timestamp);
+
+#[cfg(feature = "redis")]
+impl mailweir::clock::Clock for Yesterday {
+    fn now(&self) -> Timestamp {
+        at(0).before(Duration::from_secs(86_400)).after(self.0.now().since(self.1))
+    }
+}
+
+/// Options whose clock reads the day before [`at`]`(0)`, and is measured once.
+#[cfg(feature = "redis")]
+pub(crate) fn redis_options() -> mailweir::store::RedisOptions {
+    use mailweir::clock::{Clock, SystemClock};
+    let clock = SystemClock::new();
+    // A whole second, so that every store that is opened finds the same distance to the server's clock.
+    let start = Timestamp::from_micros(clock.now().as_micros() / 1_000_000 * 1_000_000);
+    let options = mailweir::store::RedisOptions::new().clock(Arc::new(Yesterday(clock, start)));
+    options.clock_refresh(Duration::from_secs(3_600)).response_timeout(Duration::from_secs(5))
+}
+
+#[cfg(feature = "redis")]
+pub(crate) fn redis(bounds: Bounds) -> Kept {
+    let server = crate::redis_server::RedisServer::start();
+    let options = redis_options().live_max(bounds.live.into()).ended_max(bounds.ended.into());
+    let options = options.notes_max(bounds.notes.into());
+    let store = mailweir::store::RedisStore::open_with(&server.url(), options).unwrap();
+    Kept { store: Arc::new(store), _stands_on: Some(Box::new(server)) }
+}
+
+/// A store of one process knows the highest key ever given out; one that is shared gives each process keys of its own, all
+/// of them above what was ever given out before.
+#[track_caller]
+pub(crate) fn assert_last_key(store: &dyn Store, found: Option<OperationKey>, expected: Option<u64>) {
+    let expected = expected.map(OperationKey);
+    assert!(found == expected || (store.kind() == "redis" && found > expected), "{found:?}, not {expected:?}");
 }
 
 /// Runs a behaviour to its end.

@@ -7,12 +7,15 @@
 
 mod behaviours;
 mod bounds;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod differential;
 mod fixture;
 mod lives;
 mod notes;
 mod questions;
+#[cfg(feature = "redis")]
+#[path = "../redis_server/mod.rs"]
+mod redis_server;
 
 use fixture::{Bounds, Kept};
 
@@ -106,4 +109,9 @@ over! {
 #[cfg(feature = "sqlite")]
 over! {
     sqlite: fixture::sqlite;
+}
+
+#[cfg(feature = "redis")]
+over! {
+    redis: fixture::redis;
 }

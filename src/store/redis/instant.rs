@@ -1,0 +1,118 @@
+//! Local instants and those of Redis.
+//!
+//! Everything in Redis is stamped in microseconds of Redis `TIME`, so that processes whose clocks disagree see the same
+//! facts. A process knows how far its own clock is from it: it asks, and takes the answer to have been given half-way
+//! between asking and hearing. The quickest answer of the last few is believed, for it leaves least to guess. What is
+//! believed is a whole number of milliseconds and stays while it is right to one, so that an instant that is written and
+//! read back is the same.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::engine::Timestamp;
+
+/// "Never", as it is stored: the largest number that Lua holds exactly.
+pub(super) const NEVER: u64 = (1 << 53) - 1;
+/// Measurements among which the quickest counts. Older ones go: clocks drift.
+const MEASURED_MAX: usize = 8;
+
+/// The finest difference between two clocks that is followed.
+const GRAIN_MICROS: i64 = 1_000;
+
+/// What has to be added to a local instant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offset(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    measured: VecDeque<Measured>,
+    believed: Option<i64>,
+}
+
+/// One question for the time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    round_trip: Duration,
+    offset: i64,
+}
+
+impl Offset {
+    /// Adds an answer: `server` was read between `asked` and `heard`.
+    pub(super) fn measured(&self, asked: Timestamp, server: u64, heard: Timestamp) {
+        let round_trip = heard.since(asked);
+        let middle = asked.after(round_trip / 2).as_micros();
+        let offset = i64::try_from(i128::from(server) - i128::from(middle)).unwrap_or_default();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.measured.push_back(Measured { round_trip, offset });
+        if known.measured.len() > MEASURED_MAX {
+            known.measured.pop_front();
+        }
+        let best = known.measured.iter().min_by_key(|one| one.round_trip).map_or(offset, |one| one.offset);
+        if known.believed.is_none_or(|believed| believed.abs_diff(best) > GRAIN_MICROS.unsigned_abs()) {
+            known.believed = Some((best + GRAIN_MICROS / 2).div_euclid(GRAIN_MICROS) * GRAIN_MICROS);
+        }
+    }
+
+    /// Forgets what was measured before: another server, or its clock was set.
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+    }
+
+    /// As it is believed now. One call of the store uses one.
+    pub(super) fn now(&self) -> Translation {
+        Translation(self.0.lock().unwrap_or_else(PoisonError::into_inner).believed.unwrap_or_default())
+    }
+}
+
+/// Translates between the two clocks. "Never" and the epoch stay what they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Translation(pub(super) i64);
+
+impl Translation {
+    /// An instant as Redis has it.
+    pub(super) fn server(self, instant: Timestamp) -> u64 {
+        let micros = instant.as_micros();
+        if micros == 0 || micros >= NEVER { micros.min(NEVER) } else { micros.saturating_add_signed(self.0).min(NEVER) }
+    }
+
+    /// What Redis has, by the local clock.
+    pub(super) fn local(self, stored: u64) -> Timestamp {
+        match stored {
+            0 => Timestamp::EPOCH,
+            NEVER.. => Timestamp::NEVER,
+            _ => Timestamp::from_micros(stored.saturating_add_signed(self.0.saturating_neg())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quickest_answer_is_believed() {
+        let offset = Offset::default();
+        let at = Timestamp::from_micros;
+        offset.measured(at(1_000), 61_000, at(3_000));
+        assert_eq!(offset.now(), Translation(59_000));
+        offset.measured(at(5_000), 65_050, at(5_100));
+        assert_eq!(offset.now(), Translation(59_000), "right to a millisecond");
+        offset.measured(at(6_000), 70_100, at(6_010));
+        assert_eq!(offset.now(), Translation(64_000));
+        offset.measured(at(6_000), 1, at(9_000));
+        assert_eq!(offset.now(), Translation(64_000));
+    }
+
+    #[test]
+    fn an_instant_comes_back_as_it_went_and_never_stays_never() {
+        for offset in [-300_000_000, 0, 300_000_000] {
+            let translation = Translation(offset);
+            for micros in [0, 1_700_000_000_000_000] {
+                let instant = Timestamp::from_micros(micros);
+                assert_eq!(translation.local(translation.server(instant)), instant);
+            }
+            assert_eq!(translation.local(translation.server(Timestamp::NEVER)), Timestamp::NEVER);
+        }
+    }
+}

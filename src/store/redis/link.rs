@@ -1,0 +1,304 @@
+//! The connection: one, multiplexed, with bounds on every wait, and a breaker before it.
+//!
+//! A call is never repeated by the client library. It is repeated here, once and at once, where the connection turns out
+//! to have been lost while it lay idle, and where the server has forgotten the scripts; every call may be executed twice.
+//! A server that does not answer costs one response timeout, then calls fail at once for a while.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::fault::{broken, refused, unavailable};
+use super::instant::Offset;
+use super::options::RedisOptions;
+use super::scripts;
+use crate::clock::{Clock, SystemClock};
+use crate::engine::Timestamp;
+use crate::store::StoreError;
+
+/// Response timeouts in a row after which a connection is taken for dead. One alone keeps it: what was sent on it is still
+/// executed in order when the server goes on.
+const SILENCES_MAX: u32 = 4;
+/// Beyond the client library's own timeout, for a reply that it does not bound.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// One answer: a value, or what the server said instead.
+pub(super) type Answer = Result<Value, StoreError>;
+
+#[derive(Clone)]
+enum Wire {
+    One(MultiplexedConnection),
+    #[cfg(feature = "redis-cluster")]
+    Cluster(redis::cluster_async::ClusterConnection),
+}
+
+/// Cheap to clone; clones share the connection.
+#[derive(Clone)]
+pub(super) struct Link {
+    state: Rc<RefCell<State>>,
+    address: Address,
+    options: Rc<RedisOptions>,
+    offset: Offset,
+    /// For waits; the caller's clock may be anything.
+    clock: Rc<SystemClock>,
+}
+
+#[derive(Default)]
+struct State {
+    wire: Option<Wire>,
+    silences: u32,
+    closed_until: Timestamp,
+    last: Option<StoreError>,
+    /// Which server it was; another one has other data.
+    run: Option<String>,
+}
+
+impl Link {
+    pub(super) fn new(address: Address, options: Rc<RedisOptions>, offset: Offset) -> Self {
+        Self { state: Rc::default(), address, options, offset, clock: Rc::new(SystemClock::new()) }
+    }
+
+    /// Sends commands in one go, and answers each in order.
+    ///
+    /// # Errors
+    /// Nothing is known of any of them: each may have been executed.
+    pub(super) async fn run(&self, commands: &[Cmd]) -> Result<Vec<Answer>, StoreError> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.pass()?;
+        let had_wire = self.state.borrow().wire.is_some();
+        let mut answers = match self.attempt(commands).await {
+            // It was lost while nobody used it.
+            Err(error) if had_wire && !error.is_timeout() => {
+                self.state.borrow_mut().wire = None;
+                self.attempt(commands).await
+            }
+            answers => answers,
+        }
+        .map_err(|error| self.trip(&error))?;
+        if let Some(first) = answers.iter().position(is_no_script) {
+            answers.truncate(first);
+            let again = self.reload(&commands[first..]).await.map_err(|error| self.trip(&error))?;
+            answers.extend(again);
+        }
+        self.answered();
+        if answers.iter().any(is_elsewhere) {
+            // A replica now, or not one yet: the next call connects anew.
+            self.state.borrow_mut().wire = None;
+        }
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| refused(&error))).collect())
+    }
+
+    /// One command.
+    pub(super) async fn one(&self, command: Cmd) -> Answer {
+        let mut answers = self.run(std::slice::from_ref(&command)).await?;
+        answers.pop().unwrap_or(Ok(Value::Nil))
+    }
+
+    /// For waits.
+    pub(super) fn clock(&self) -> &SystemClock {
+        &self.clock
+    }
+
+    fn pass(&self) -> Result<(), StoreError> {
+        let state = self.state.borrow();
+        match &state.last {
+            Some(last) if state.closed_until > self.clock.now() => Err(last.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn answered(&self) {
+        let mut state = self.state.borrow_mut();
+        state.silences = 0;
+        state.last = None;
+    }
+
+    fn trip(&self, error: &RedisError) -> StoreError {
+        let told = broken(error);
+        let mut state = self.state.borrow_mut();
+        state.silences += 1;
+        if !error.is_timeout() || state.silences >= SILENCES_MAX {
+            state.wire = None;
+            state.silences = 0;
+        }
+        state.closed_until = self.clock.now().after(self.options.retry_after);
+        state.last = Some(told.clone());
+        told
+    }
+
+    async fn attempt(&self, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+        let wire = self.state.borrow().wire.clone();
+        let wire = match wire {
+            Some(wire) => wire,
+            None => {
+                let wire = self.connect().await?;
+                self.state.borrow_mut().wire = Some(wire.clone());
+                wire
+            }
+        };
+        self.send(wire, commands).await
+    }
+
+    async fn send(&self, wire: Wire, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+        let wait = self.options.response_timeout + SLACK;
+        timeout(wait, exchange(wire, commands)).await.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    /// Loads the scripts again and sends what is left.
+    async fn reload(&self, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+        let wire = self.state.borrow().wire.clone();
+        let Some(wire) = wire else { return Err(timed_out()) };
+        load(self.send(wire.clone(), &loads()).await?)?;
+        self.send(wire, commands).await
+    }
+
+    async fn connect(&self) -> RedisResult<Wire> {
+        let wait = self.options.connection_timeout + SLACK;
+        let wire = timeout(wait, open(&self.address, &self.options)).await.unwrap_or_else(|_| Err(timed_out()))?;
+        let answers = self.send(wire.clone(), &loads()).await?;
+        load(answers)?;
+        self.meet(&wire).await?;
+        Ok(wire)
+    }
+
+    /// Asks which server it is, and what time it is there.
+    async fn meet(&self, wire: &Wire) -> RedisResult<()> {
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let answers = self.send(wire.clone(), &[info]).await?;
+        let run = answers.first().and_then(|answer| answer.as_ref().ok()).and_then(run_id);
+        let changed = self.state.borrow().run.is_some() && self.state.borrow().run != run;
+        if changed {
+            self.offset.forget();
+        }
+        self.state.borrow_mut().run = run;
+        for _ in 0..5 {
+            let asked = self.options.clock.now();
+            let answers = self.send(wire.clone(), &[redis::cmd("TIME")]).await?;
+            self.note_time(asked, answers.first().and_then(|answer| answer.as_ref().ok()));
+        }
+        Ok(())
+    }
+
+    /// Looks at the server's clock again.
+    pub(super) async fn refresh(&self) -> Result<(), StoreError> {
+        let asked = self.options.clock.now();
+        let answer = self.one(redis::cmd("TIME")).await?;
+        self.note_time(asked, Some(&answer));
+        Ok(())
+    }
+
+    fn note_time(&self, asked: Timestamp, answer: Option<&Value>) {
+        if let Some(server) = answer.and_then(time) {
+            self.offset.measured(asked, server, self.options.clock.now());
+        }
+    }
+}
+
+/// Opens a connection. Nothing is retried, and the script cache is not asked.
+async fn open(address: &Address, options: &RedisOptions) -> RedisResult<Wire> {
+    match address {
+        Address::One(client) => {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(options.connection_timeout))
+                .set_response_timeout(Some(options.response_timeout));
+            client.get_multiplexed_async_connection_with_config(&config).await.map(Wire::One)
+        }
+        #[cfg(feature = "redis-cluster")]
+        Address::Cluster(nodes) => {
+            let client = redis::cluster::ClusterClient::builder(nodes.clone())
+                .retries(0)
+                .connection_timeout(options.connection_timeout)
+                .response_timeout(options.response_timeout)
+                .build()?;
+            client.get_async_connection().await.map(Wire::Cluster)
+        }
+    }
+}
+
+async fn exchange(wire: Wire, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+    match wire {
+        Wire::One(mut connection) => {
+            let mut pipeline = Pipeline::with_capacity(commands.len());
+            for command in commands {
+                pipeline.add_command(command.clone());
+            }
+            let values = connection.req_packed_commands(&pipeline, 0, commands.len()).await?;
+            Ok(values.into_iter().map(answer).collect())
+        }
+        // One pipeline would have to keep to one slot. What is sent to one node is executed in the order it is sent.
+        #[cfg(feature = "redis-cluster")]
+        Wire::Cluster(connection) => {
+            let sent = commands.iter().map(|command| {
+                let mut connection = connection.clone();
+                async move { connection.req_packed_command(command).await }
+            });
+            let answers = futures::future::join_all(sent).await;
+            answers.into_iter().map(each).collect()
+        }
+    }
+}
+
+fn answer(value: Value) -> Result<Value, ServerError> {
+    if let Value::ServerError(error) = value { Err(error) } else { Ok(value) }
+}
+
+#[cfg(feature = "redis-cluster")]
+fn each(answer: RedisResult<Value>) -> RedisResult<Result<Value, ServerError>> {
+    match answer {
+        Ok(value) => Ok(self::answer(value)),
+        Err(error) => match error.clone().into_server_errors() {
+            Some(errors) if !errors.is_empty() => Ok(Err(errors[0].1.clone())),
+            _ => Err(error),
+        },
+    }
+}
+
+fn loads() -> Vec<Cmd> {
+    let load = |code: &str| {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(code);
+        command
+    };
+    scripts::all().into_iter().map(|(_, code)| load(code)).collect()
+}
+
+/// All of them were loaded, or why not.
+fn load(answers: Vec<Result<Value, ServerError>>) -> RedisResult<()> {
+    answers.into_iter().try_for_each(|answer| answer.map(drop).map_err(RedisError::from))
+}
+
+fn is_no_script(answer: &Result<Value, ServerError>) -> bool {
+    matches!(answer, Err(error) if error.kind() == Some(ServerErrorKind::NoScript))
+}
+
+fn is_elsewhere(answer: &Result<Value, ServerError>) -> bool {
+    let kind = answer.as_ref().err().and_then(ServerError::kind);
+    matches!(kind, Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
+}
+
+fn timed_out() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
+fn run_id(info: &Value) -> Option<String> {
+    let text: String = redis::from_redis_value_ref(info).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("run_id:").map(|run| run.trim().to_owned()))
+}
+
+fn time(answer: &Value) -> Option<u64> {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value_ref(answer).ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
+/// Nothing was asked yet that could not be asked again.
+pub(super) fn closed() -> StoreError {
+    unavailable("redis: the store's thread is gone: open it again")
+}

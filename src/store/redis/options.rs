@@ -1,0 +1,137 @@
+//! What a Redis outbox keeps, for how long, where it ends, and how long it waits for the server.
+//!
+//! Redis holds everything in memory, so the bounds are lower than those of a file, and those on operations and notes
+//! hold for each mailbox: a bound on all of them together would be one number that every mailbox's script needs, in one
+//! place of a Cluster. What bounds all of them is the server's `maxmemory`, with the policy `noeviction`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+
+/// Options of a Redis outbox.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RedisOptions {
+    /// Before every key: 1 to 32 letters, digits, `-`, `_`, `.` or `:`. Outboxes with different prefixes share a server
+    /// and nothing else.
+    pub prefix: String,
+    /// Operations of one mailbox that are live or quarantined, at most; a submission above it is refused.
+    pub live_max: u64,
+    /// Operations of one mailbox that have ended, at most; the oldest are forgotten first. Quarantined ones wait for a
+    /// person.
+    pub ended_max: u64,
+    /// How long an operation that has ended can be asked about. Its id can be used again afterwards.
+    pub ended_for: Duration,
+    /// How long attempts are kept. Budgets are rebuilt from them: at least twice the longest window of any limit.
+    pub attempts_for: Duration,
+    /// Notes of one mailbox, at most. A permit or an admission key that would add one above it is refused; holds and
+    /// breakers are kept all the same.
+    pub notes_max: u64,
+    /// How long one call waits for the server's answer. Past it the call may have been executed.
+    pub response_timeout: Duration,
+    /// How long connecting may take.
+    pub connection_timeout: Duration,
+    /// How long calls fail at once after the server did not answer, before it is asked again: a frozen server costs one
+    /// response timeout in each such span, not one per call.
+    pub retry_after: Duration,
+    /// How often the server is asked for its time.
+    pub clock_refresh: Duration,
+    /// The clock whose instants the store is given: the scheduler's, where it has one of its own.
+    pub clock: Arc<dyn Clock>,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+impl RedisOptions {
+    /// The defaults. Where the numbers come from: 250 ms without retries is what was measured to keep a frozen or dead
+    /// server from holding the scheduler up; two days are twice the longest usual window.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            prefix: "mailweir".to_owned(),
+            live_max: 1_000_000,
+            ended_max: 10_000,
+            ended_for: DAY.saturating_mul(2),
+            attempts_for: DAY.saturating_mul(2),
+            notes_max: 100_000,
+            response_timeout: Duration::from_millis(250),
+            connection_timeout: Duration::from_millis(250),
+            retry_after: Duration::from_millis(500),
+            clock_refresh: Duration::from_secs(10),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// With another prefix.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// With another bound on live operations.
+    #[must_use]
+    pub fn live_max(self, live_max: u64) -> Self {
+        Self { live_max, ..self }
+    }
+
+    /// With another bound on operations that have ended.
+    #[must_use]
+    pub fn ended_max(self, ended_max: u64) -> Self {
+        Self { ended_max, ..self }
+    }
+
+    /// With another time for which an ended operation can be asked about.
+    #[must_use]
+    pub fn ended_for(self, ended_for: Duration) -> Self {
+        Self { ended_for, ..self }
+    }
+
+    /// With another time for which attempts are kept.
+    #[must_use]
+    pub fn attempts_for(self, attempts_for: Duration) -> Self {
+        Self { attempts_for, ..self }
+    }
+
+    /// With another bound on notes.
+    #[must_use]
+    pub fn notes_max(self, notes_max: u64) -> Self {
+        Self { notes_max, ..self }
+    }
+
+    /// With another wait for an answer.
+    #[must_use]
+    pub fn response_timeout(self, response_timeout: Duration) -> Self {
+        Self { response_timeout, ..self }
+    }
+
+    /// With another wait for a connection.
+    #[must_use]
+    pub fn connection_timeout(self, connection_timeout: Duration) -> Self {
+        Self { connection_timeout, ..self }
+    }
+
+    /// With another span between two tries.
+    #[must_use]
+    pub fn retry_after(self, retry_after: Duration) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// With another span between two looks at the server's clock.
+    #[must_use]
+    pub fn clock_refresh(self, clock_refresh: Duration) -> Self {
+        Self { clock_refresh, ..self }
+    }
+
+    /// With the clock that the instants it is given come from.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,10 @@
+//! What the shared outbox does beyond the contract, over real servers: faults of the server, and processes that disagree.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod faults;
+#[path = "../redis_server/mod.rs"]
+mod redis_server;
+mod replies;
+mod sharing;
+mod support;
