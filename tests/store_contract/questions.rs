@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::operation::Transition as T;
-use mailweir::engine::{Lane, OperationKey, OperationState as S};
+use mailweir::engine::{Lane, OperationState as S};
 use mailweir::store::{Horizons, NewOperation, NoteChange, NoteKey, NoteKind, OperationQuery, OperationRecord, Store};
 
 use crate::fixture::*;
@@ -86,7 +86,8 @@ pub(crate) fn an_outline_and_what_it_leaves_apart_are_the_whole(given: &Given) -
         let outline = store.outline(Horizons { mailboxes: at(10), shared: at(25) }).await.unwrap();
         let whole = store.recover(at(10), None).await.unwrap();
         let (here, apart) = (outline.recovery, outline.apart);
-        assert_eq!((here.last_key, &here.notes), (Some(OperationKey(5)), &whole.notes));
+        assert_last_key(store, here.last_key, Some(5));
+        assert_eq!(here.notes, whole.notes);
         assert_eq!(here.secret, whole.secret);
         let Some(apart) = apart else {
             assert_eq!((here.operations, here.attempts), (whole.operations, whole.attempts), "everything is here");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod faults;
+mod fleet;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
 mod replies;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use redis::Cmd;
+use tokio::sync::Notify;
 
 use super::instant::{Offset, Translation};
 use super::link::Link;
@@ -36,6 +37,13 @@ pub(super) struct Context {
     /// The mailbox up to which the house was looked after.
     pub(super) looked_at: Cell<String>,
     look_at: Cell<Timestamp>,
+    /// Whether a scheduler has joined.
+    joined: Cell<bool>,
+    joins: Notify,
+    /// The run of the server that members were last shown to.
+    met: RefCell<String>,
+    /// The latest time of the server that was told.
+    told: Cell<u64>,
 }
 
 /// Which mailbox a key belongs to, as far as this process has seen.
@@ -76,6 +84,10 @@ impl Context {
             last_key,
             looked_at: Cell::default(),
             look_at,
+            joined: Cell::new(false),
+            joins: Notify::new(),
+            met: RefCell::default(),
+            told: Cell::new(0),
         }
     }
 
@@ -94,6 +106,12 @@ impl Context {
             let mut command = redis::cmd("ZADD");
             command.arg(self.names.global("mailboxes")).arg(0).arg(mailbox);
             commands.push(command);
+            if self.joined.get() {
+                // Whoever looks for mailboxes that nobody owns looks there.
+                let mut command = redis::cmd("ZADD");
+                command.arg(self.names.global("ends")).arg("NX").arg(0).arg(mailbox);
+                commands.push(command);
+            }
         }
     }
 
@@ -147,9 +165,35 @@ impl Context {
         confirmed.into_iter().map(say).collect()
     }
 
+    pub(super) fn join(&self) {
+        self.joined.set(true);
+        self.joins.notify_one();
+    }
+
+    /// Waits until a scheduler has joined.
+    pub(super) async fn joined(&self) {
+        while !self.joined.get() {
+            self.joins.notified().await;
+        }
+    }
+
+    pub(super) fn met(&self) -> String {
+        self.met.borrow().clone()
+    }
+
+    pub(super) fn meet(&self, run: String) {
+        *self.met.borrow_mut() = run;
+    }
+
+    /// A time of the server as it is told: never before the one told last.
+    pub(super) fn forward(&self, time: u64) -> Timestamp {
+        self.told.set(self.told.get().max(time));
+        Timestamp::from_micros(self.told.get())
+    }
+
     /// Now, as Redis has it.
     pub(super) fn now(&self) -> u64 {
-        self.translation().server(self.options.clock.now())
+        self.offset.of_clock().server(self.options.clock.now())
     }
 
     /// What is done now and then: the clock, ids without rows, and what is due to be forgotten.

@@ -18,11 +18,13 @@ use super::instant::Translation;
 use super::link::Answer;
 use super::mend;
 use super::names::key_text;
+use super::news::word;
 use super::row::{self, Holder};
 use super::worker::Reply;
 use super::write::{ask_room, keep, room};
 use super::{scripts, value};
 use crate::engine::OperationKey;
+use crate::store::fleet::News;
 use crate::store::rules::taken_key;
 use crate::store::{Inserted, NewOperation, NoteChange, StoreError};
 
@@ -45,8 +47,18 @@ enum Place {
 /// Places of a batch that share a key.
 type Groups = Vec<(String, Vec<usize>)>;
 
+/// What the owner of the mailbox is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Posts {
+    /// Nothing: it stores them itself.
+    Nothing,
+    /// What is new.
+    New,
+}
+
 /// The operations of one call.
 pub(super) struct Incoming {
+    posts: Posts,
     batch: Vec<NewOperation>,
     reply: Reply<Vec<Inserted>>,
     to: Translation,
@@ -75,10 +87,11 @@ fn group(names: impl Iterator<Item = String>) -> Groups {
 }
 
 impl Incoming {
-    pub(super) fn new(context: &Context, batch: Vec<NewOperation>, reply: Reply<Vec<Inserted>>) -> Self {
+    pub(super) fn new(context: &Context, batch: Vec<NewOperation>, posts: Posts, reply: Reply<Vec<Inserted>>) -> Self {
         let places = batch.iter().map(|_| Place::Unasked).collect();
         let routed = vec![false; batch.len()];
         Self {
+            posts,
             shards: group(batch.iter().map(|new| context.names.shard(&new.id))),
             buckets: group(batch.iter().map(|new| context.names.bucket(new.key))),
             batch,
@@ -204,8 +217,8 @@ impl Incoming {
                 _ => groups.push((Arc::clone(mailbox), vec![at])),
             }
         }
+        groups.iter().for_each(|(mailbox, _)| context.list(Some(mailbox), commands));
         for (mailbox, places) in groups {
-            context.list(Some(&mailbox), commands);
             match self.rows(context, &mailbox, &places) {
                 Ok(command) => commands.push(command),
                 Err(wrong) => self.refused = Some(damaged(wrong)),
@@ -243,11 +256,10 @@ impl Incoming {
         }
     }
 
-    fn rows(&self, context: &Context, mailbox: &str, places: &[usize]) -> Result<Cmd, row::Wrong> {
-        let mut command = scripts::call(&scripts::INSERT, &[&context.names.base(Some(mailbox))]);
-        command.arg(self.given_at).arg(ROW_WITHIN.as_micros() as u64);
+    fn rows(&self, context: &Context, mailbox: &Arc<str>, places: &[usize]) -> Result<Cmd, row::Wrong> {
         let notes = places.iter().filter_map(|place| self.batch[*place].note.as_ref());
-        command.arg(context.latest(notes.map(|note| note.at)));
+        let latest = context.latest(notes.map(|note| note.at));
+        let mut command = begin(context, mailbox, self.given_at, latest, self.posts);
         for place in places {
             let new = &self.batch[*place];
             match &self.places[*place] {
@@ -271,13 +283,12 @@ impl Incoming {
     }
 
     async fn results(&self, context: &Context, answers: Vec<Answer>) -> Result<Vec<Inserted>, StoreError> {
-        // Before the rows come routes that were given back; beside each call of the script stands the list's.
-        let rows = answers.len() - 2 * self.parts.len();
+        // Before the rows come routes that were given back, and the list of mailboxes.
+        let rows = answers.len().saturating_sub(self.parts.len());
         let mut results: Vec<Option<Inserted>> = vec![None; self.batch.len()];
         let mut answers = answers.into_iter().skip(rows);
         let mut missing = Vec::new();
         for places in &self.parts {
-            let _ = answers.next();
             let items = value::items(answers.next().unwrap_or(Ok(Value::Nil))?)?;
             for (item, place) in items.into_iter().zip(places) {
                 let new = &self.batch[*place];
@@ -292,7 +303,7 @@ impl Incoming {
             }
         }
         for place in missing {
-            results[place] = Some(mend::mend(context, &self.batch[place]).await?);
+            results[place] = Some(mend::mend(context, &self.batch[place], self.posts).await?);
         }
         let results: Vec<Inserted> = results.into_iter().flatten().collect();
         if results.len() < self.batch.len() {
@@ -329,6 +340,17 @@ impl Incoming {
         self.forget_routes(context, &[]);
         drop(self.reply.send(Err(error.clone())));
     }
+}
+
+/// A call of the script without its entries. 0: it is not asked when the ids were given.
+pub(super) fn begin(context: &Context, mailbox: &Arc<str>, given_at: u64, latest: u64, posts: Posts) -> Cmd {
+    let mut command = scripts::call(&scripts::INSERT, &[&context.names.base(Some(mailbox))]);
+    command.arg(given_at).arg(ROW_WITHIN.as_micros() as u64).arg(latest);
+    match posts {
+        Posts::Nothing => command.arg("").arg(""),
+        Posts::New => command.arg(context.names.news()).arg(word(None, &News::Posted { mailbox: Arc::clone(mailbox) })),
+    };
+    command
 }
 
 /// The first five arguments of an entry that is to be written.

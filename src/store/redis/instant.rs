@@ -28,6 +28,8 @@ pub(super) struct Offset(Arc<Mutex<Known>>);
 struct Known {
     measured: VecDeque<Measured>,
     believed: Option<i64>,
+    /// Instants are the server's already.
+    aligned: bool,
 }
 
 /// One question for the time.
@@ -56,11 +58,23 @@ impl Offset {
 
     /// Forgets what was measured before: another server, or its clock was set.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Known { aligned: known.aligned, ..Known::default() };
+    }
+
+    /// From now on instants are the server's own.
+    pub(super) fn align(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).aligned = true;
     }
 
     /// As it is believed now. One call of the store uses one.
     pub(super) fn now(&self) -> Translation {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Translation(if known.aligned { 0 } else { known.believed.unwrap_or_default() })
+    }
+
+    /// From the local clock to the server's, whatever instants are given in.
+    pub(super) fn of_clock(&self) -> Translation {
         Translation(self.0.lock().unwrap_or_else(PoisonError::into_inner).believed.unwrap_or_default())
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use redis::Cmd;
 
+use super::claim::Claims;
 use super::context::Context;
 use super::insert::Incoming;
 use super::link::Answer;
-use super::write::{Claims, Keeping, Records};
+use super::write::{Keeping, Records};
 use crate::store::StoreError;
 
 pub(super) enum Job {
@@ -72,7 +73,7 @@ impl Job {
     pub(super) fn fail(self, context: &Context, error: &StoreError) {
         match self {
             Self::Insert(incoming) => incoming.fail(context, error),
-            Self::Claims(claims) => drop(claims.reply.send(Err(error.clone()))),
+            Self::Claims(claims) => claims.fail(error),
             Self::Records(records) => drop(records.reply.send(Err(error.clone()))),
             Self::Keep(keeping) => drop(keeping.reply.send(Err(error.clone()))),
         }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::address::Address;
 use super::fault::{broken, refused, unavailable};
 use super::instant::Offset;
+use super::lease::STEP;
 use super::options::RedisOptions;
 use super::scripts;
 use crate::clock::{Clock, SystemClock};
@@ -56,6 +57,9 @@ struct State {
     last: Option<StoreError>,
     /// Which server it was; another one has other data.
     run: Option<String>,
+    /// Its clock and ours, when it was last asked.
+    seen: Option<(Timestamp, u64)>,
+    stepped: bool,
 }
 
 impl Link {
@@ -99,6 +103,33 @@ impl Link {
     pub(super) async fn one(&self, command: Cmd) -> Answer {
         let mut answers = self.run(std::slice::from_ref(&command)).await?;
         answers.pop().unwrap_or(Ok(Value::Nil))
+    }
+
+    pub(super) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The id that the server gave itself when it started.
+    pub(super) fn server(&self) -> Option<String> {
+        self.state.borrow().run.clone()
+    }
+
+    /// Compares the server's clock with ours: `server` was read between `asked` and now.
+    pub(super) fn watch(&self, asked: Timestamp, server: u64) {
+        let heard = self.clock.now();
+        let mut state = self.state.borrow_mut();
+        if let Some((at, before)) = state.seen {
+            let earliest = Timestamp::from_micros(before).after(asked.since(at)).before(STEP);
+            let latest = Timestamp::from_micros(before).after(heard.since(at)).after(STEP);
+            let server = Timestamp::from_micros(server);
+            state.stepped |= server < earliest || server > latest;
+        }
+        state.seen = Some((heard, server));
+    }
+
+    /// Whether the server's clock has stepped since this was last asked.
+    pub(super) fn take_step(&self) -> bool {
+        std::mem::take(&mut self.state.borrow_mut().stepped)
     }
 
     /// For waits.

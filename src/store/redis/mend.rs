@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use super::context::Context;
 use super::fault::{damaged, unavailable};
-use super::insert::{fresh, meet, note, written};
+use super::insert::{Posts, begin, fresh, meet, note, written};
 use super::names::key_text;
 use super::row::{self, Holder};
 use super::{scripts, value};
@@ -21,11 +21,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const MARKED_FOR: Duration = Duration::from_secs(60);
 
 /// Stores one operation, one question at a time.
-pub(super) async fn mend(context: &Context, new: &NewOperation) -> Result<Inserted, StoreError> {
+pub(super) async fn mend(context: &Context, new: &NewOperation, posts: Posts) -> Result<Inserted, StoreError> {
     let (mut given_at, held) = reserve(context, new, "").await?;
     if let Some((holder, value, waiting)) = held {
         let (key, mailbox) = (holder.key, std::sync::Arc::clone(&holder.mailbox));
-        let mut command = begin(context, &mailbox, 0);
+        let mut command = begin(context, &mailbox, 0, latest(context, new), posts);
         meet(&mut command, new, &holder);
         note(&mut command, new, &mailbox, context.translation()).map_err(damaged)?;
         let there = value::items(context.link.one(command).await?)?.pop().unwrap_or(Value::Int(0));
@@ -42,16 +42,16 @@ pub(super) async fn mend(context: &Context, new: &NewOperation) -> Result<Insert
             (_, Some(_)) => return Err(unavailable("another process is storing an operation with this id: try again")),
         };
     }
-    store(context, new, given_at).await
+    store(context, new, posts, given_at).await
 }
 
-async fn store(context: &Context, new: &NewOperation, given_at: u64) -> Result<Inserted, StoreError> {
+async fn store(context: &Context, new: &NewOperation, posts: Posts, given_at: u64) -> Result<Inserted, StoreError> {
     let mut route = scripts::call(&scripts::ROUTE, &[&context.names.bucket(new.key)]);
     route.arg(key_text(new.key)).arg(&*new.mailbox);
     let mut commands = vec![route];
     context.list(Some(&new.mailbox), &mut commands);
     let to = context.translation();
-    let mut command = begin(context, &new.mailbox, given_at);
+    let mut command = begin(context, &new.mailbox, given_at, latest(context, new), posts);
     fresh(&mut command, context, new, to).and_then(|()| note(&mut command, new, &new.mailbox, to)).map_err(damaged)?;
     commands.push(command);
     let last = context.link.run(&commands).await?.pop().unwrap_or(Ok(Value::Nil))?;
@@ -60,10 +60,8 @@ async fn store(context: &Context, new: &NewOperation, given_at: u64) -> Result<I
     inserted.ok_or_else(|| unavailable("another process has stored an operation with this id: try again"))
 }
 
-fn begin(context: &Context, mailbox: &str, given_at: u64) -> Cmd {
-    let mut command = scripts::call(&scripts::INSERT, &[&context.names.base(Some(mailbox))]);
-    command.arg(given_at).arg(PATIENCE.as_micros() as u64 / 2).arg(0);
-    command
+fn latest(context: &Context, new: &NewOperation) -> u64 {
+    context.latest(new.note.iter().map(|note| note.at))
 }
 
 /// The row of this key must not come any more.

@@ -16,15 +16,20 @@
 //! never meet. They are in order of submission within a process, not between processes.
 
 mod address;
+mod claim;
 mod context;
 mod fault;
 mod health;
 mod insert;
 mod instant;
 mod job;
+mod lease;
+mod letters;
 mod link;
+mod member;
 mod mend;
 mod names;
+mod news;
 mod options;
 mod purge;
 mod read;
@@ -40,7 +45,7 @@ use std::sync::Arc;
 use std::thread;
 
 use futures::future::{BoxFuture, FutureExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 pub use health::RedisDurability;
 pub use options::RedisOptions;
@@ -49,10 +54,14 @@ use self::address::Address;
 use self::context::Context;
 use self::instant::Offset;
 use self::link::Link;
+use self::member::Member;
 use self::names::Names;
+use self::news::Board;
 use self::read::Read;
 use self::worker::{CALLS_MAX, Call, Reply};
-use super::{Claim, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store, StoreError};
+use super::{
+    Claim, Fleet, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, Timestamp};
@@ -61,7 +70,7 @@ use crate::engine::{OperationKey, Timestamp};
 ///
 /// Dropping it never blocks: what has been handed over is still sent to the server.
 pub struct RedisStore {
-    calls: mpsc::Sender<Call>,
+    member: Member,
     address: Address,
     durability: RedisDurability,
 }
@@ -105,15 +114,17 @@ impl RedisStore {
             unusable(&format!("prefix = {:?}: it takes 1 to 32 letters, digits, '-', '_', '.' or ':'", options.prefix))
         })?;
         let (calls, receiver) = mpsc::channel(CALLS_MAX);
+        let member = Member { calls, board: Arc::default() };
+        let board = Arc::clone(&member.board);
         let (ready, answer) = std::sync::mpsc::sync_channel(1);
         let at = address.clone();
         let thread = thread::Builder::new().name("mailweir-redis".to_owned());
-        let run = move || talk(at, options, names, receiver, &ready);
+        let run = move || talk(at, options, names, receiver, board, &ready);
         thread
             .spawn(run)
             .map_err(|error| StoreError::Unavailable { reason: format!("no thread for redis: {error}") })?;
         let durability = answer.recv().map_err(|_| link::closed())??;
-        Ok(Self { calls, address, durability })
+        Ok(Self { member, address, durability })
     }
 
     /// What the server said about keeping data, when it was opened.
@@ -122,14 +133,8 @@ impl RedisStore {
         &self.durability
     }
 
-    async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.calls.send(call(reply)).await.map_err(|_| link::closed())?;
-        answer.await.map_err(|_| link::closed())?
-    }
-
     async fn read<T>(&self, read: impl FnOnce(Reply<T>) -> Read) -> Result<T, StoreError> {
-        self.call(|reply| Call::Read(read(reply))).await
+        self.member.call(|reply| Call::Read(read(reply))).await
     }
 }
 
@@ -139,6 +144,7 @@ fn talk(
     options: RedisOptions,
     names: Names,
     calls: mpsc::Receiver<Call>,
+    board: Arc<Board>,
     ready: &std::sync::mpsc::SyncSender<Ready>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -154,7 +160,7 @@ fn talk(
             Err(error) => drop(ready.send(Err(error))),
             Ok((context, durability)) => {
                 drop(ready.send(Ok(durability)));
-                worker::run(context, calls).await;
+                worker::run(context, calls, board).await;
             }
         }
     });
@@ -183,19 +189,19 @@ impl Store for RedisStore {
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
-        self.call(|reply| Call::Insert(batch, reply)).boxed()
+        self.member.call(|reply| Call::Insert(batch, reply)).boxed()
     }
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
-        self.call(|reply| Call::Claim(batch, reply)).boxed()
+        self.member.call(|reply| Call::Claim(batch, reply)).boxed()
     }
 
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.call(|reply| Call::Keep(batch, reply)).boxed()
+        self.member.call(|reply| Call::Keep(batch, reply)).boxed()
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.call(|reply| Call::Record(batch, reply)).boxed()
+        self.member.call(|reply| Call::Record(batch, reply)).boxed()
     }
 
     fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
@@ -213,5 +219,9 @@ impl Store for RedisStore {
 
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
         self.read(Read::Counts).boxed()
+    }
+
+    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
+        Some(Arc::new(self.member.clone()))
     }
 }

@@ -5,7 +5,9 @@
 //! | `P:{m:MAILBOX}:rows`, `:mail`, `:live`, `:due`, `:end`, `:q:STATE:LANE` | operations of a mailbox: rows, emails, indexes | the mailbox's |
 //! | `P:{m:MAILBOX}:tried`, `:tries` | its attempts, by claim: the ledger | the mailbox's |
 //! | `P:{m:MAILBOX}:notes`, `:until` | its notes | the mailbox's |
-//! | `P:{g}:…` | notes of no mailbox, the list of mailboxes, the secret, the last generation | one |
+//! | `P:{m:MAILBOX}:lease`, `:inbox`, `:orders`, `:place` | who owns it, and what waits for its owner | the mailbox's |
+//! | `P:{g}:…` | notes of no mailbox, the list of mailboxes and ends of leases, members, the secret, the last generation | one |
+//! | `P:news` | a channel, no key | |
 //! | `P:{i:NN}:ids`, `:pending` | who has an operation id | one of 16 |
 //! | `P:{k:NUMBER}` | mailboxes of 64 keys in a row | its own |
 //!
@@ -50,6 +52,11 @@ impl Names {
     /// One key of what belongs to no mailbox.
     pub(super) fn global(&self, what: &str) -> String {
         format!("{}:{{g}}:{what}", self.prefix)
+    }
+
+    /// The channel of words among members.
+    pub(super) fn news(&self) -> String {
+        format!("{}:news", self.prefix)
     }
 
     /// Base of the shard that an id is in.

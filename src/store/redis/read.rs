@@ -13,6 +13,7 @@ use redis::Cmd;
 use super::context::Context;
 use super::fault::damaged;
 use super::link::Answer;
+use super::member::Ask;
 use super::names::{key_of, key_text};
 use super::worker::Reply;
 use super::{row, scripts, value};
@@ -32,6 +33,7 @@ pub(super) enum Read {
     Operation(Arc<str>, Reply<Option<OperationRecord>>),
     Operations(OperationQuery, Reply<Vec<OperationRecord>>),
     Counts(Reply<[u64; 10]>),
+    Ask(Ask),
 }
 
 impl Read {
@@ -43,6 +45,7 @@ impl Read {
             Self::Operation(id, reply) => drop(reply.send(operation(context, &id).await)),
             Self::Operations(query, reply) => drop(reply.send(operations(context, &query).await)),
             Self::Counts(reply) => drop(reply.send(counts(context).await)),
+            Self::Ask(ask) => ask.answer(context).await,
         }
     }
 
@@ -53,6 +56,7 @@ impl Read {
             Self::Operation(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Operations(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Counts(reply) => drop(reply.send(Err(error.clone()))),
+            Self::Ask(ask) => ask.fail(error),
         }
     }
 }
@@ -326,7 +330,11 @@ async fn attempts(
     }
 }
 
-async fn notes(context: &Context, mailbox: Option<&Arc<str>>, found: &mut Recovery) -> Result<(), StoreError> {
+pub(super) async fn notes(
+    context: &Context,
+    mailbox: Option<&Arc<str>>,
+    found: &mut Recovery,
+) -> Result<(), StoreError> {
     let (until, notes) = index(context, mailbox.map(|mailbox| &**mailbox), "until", "notes");
     let to = context.translation();
     let mut passed = 0;
@@ -350,7 +358,7 @@ async fn notes(context: &Context, mailbox: Option<&Arc<str>>, found: &mut Recove
 }
 
 /// The secret under which admission keys are hashed: drawn by whoever comes first.
-async fn secret(context: &Context) -> Result<KeySecret, StoreError> {
+pub(super) async fn secret(context: &Context) -> Result<KeySecret, StoreError> {
     let key = context.names.global("secret");
     let (mut offer, mut get) = (redis::cmd("SET"), redis::cmd("GET"));
     offer.arg(&key).arg(KeySecret::random_bytes().as_slice()).arg("NX");

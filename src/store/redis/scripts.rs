@@ -22,8 +22,8 @@ scripts! {
     RELEASE = "release.lua";
     ROUTE = "route.lua";
     ROOM = "row.lua", "note.lua", "room.lua";
-    INSERT = "row.lua", "note.lua", "insert.lua";
-    CLAIM = "row.lua", "claim.lua";
+    INSERT = "row.lua", "note.lua", "lease.lua", "insert.lua";
+    CLAIM = "row.lua", "lease.lua", "claim.lua";
     RECORD = "row.lua", "record.lua";
     KEEP = "row.lua", "note.lua", "keep.lua";
     PAGE = "page.lua";
@@ -31,6 +31,15 @@ scripts! {
     ENDED = "row.lua", "note.lua", "ended.lua";
     FORGET = "row.lua", "forget.lua";
     GENERATION = "generation.lua";
+    PRESENT = "row.lua", "present.lua";
+    ACQUIRE = "row.lua", "lease.lua", "acquire.lua";
+    RENEW = "row.lua", "lease.lua", "renew.lua";
+    FREE = "row.lua", "lease.lua", "free.lua";
+    POST = "row.lua", "lease.lua", "post.lua";
+    INBOX = "row.lua", "lease.lua", "inbox.lua";
+    ORPHAN = "row.lua", "lease.lua", "orphan.lua";
+    COOL = "row.lua", "cool.lua";
+    PROBE = "probe.lua";
 }
 
 /// A call of a script with its keys; arguments are added to it.

@@ -14,15 +14,18 @@ use redis::Cmd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
+use super::claim::Claims;
 use super::context::Context;
-use super::insert::Incoming;
+use super::insert::{Incoming, Posts};
 use super::job::Job;
+use super::news::{self, Board};
 use super::purge;
 use super::read::Read;
-use super::write::{Claims, Keeping, Records, needs_room};
+use super::write::{Keeping, Records, needs_room};
 use crate::email::Email;
 use crate::engine::OperationKey;
 use crate::engine::mailbox::Record;
+use crate::store::fleet::{Claimed, FencedClaim};
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, StoreError};
 
 /// Calls that wait for the thread at most; above it callers wait.
@@ -37,7 +40,10 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// What is asked of the thread.
 pub(super) enum Call {
     Insert(Vec<NewOperation>, Reply<Vec<Inserted>>),
+    /// As an insert, and what is new is posted to the mailbox's owner.
+    Submit(Vec<NewOperation>, Reply<Vec<Inserted>>),
     Claim(Vec<Claim>, Reply<Vec<Option<Email>>>),
+    Fenced(Vec<FencedClaim>, Reply<Vec<Claimed>>),
     Record(Arc<[Record]>, Reply<()>),
     Keep(Arc<[NoteChange]>, Reply<()>),
     Read(Read),
@@ -46,7 +52,9 @@ pub(super) enum Call {
 impl Call {
     fn bytes(&self) -> usize {
         match self {
-            Self::Insert(batch, _) => batch.iter().map(|new| new.email.mime().len() + 512).sum(),
+            Self::Insert(batch, _) | Self::Submit(batch, _) => {
+                batch.iter().map(|new| new.email.mime().len() + 512).sum()
+            }
             _ => 0,
         }
     }
@@ -55,13 +63,13 @@ impl Call {
         match self {
             Self::Claim(batch, _) => batch.iter().map(|claim| claim.key).collect(),
             Self::Record(batch, _) => batch.iter().map(|record| record.key).collect(),
-            Self::Insert(..) | Self::Keep(..) | Self::Read(_) => Vec::new(),
+            Self::Insert(..) | Self::Submit(..) | Self::Fenced(..) | Self::Keep(..) | Self::Read(_) => Vec::new(),
         }
     }
 
     /// A claim in the same turn finds the mailbox of an operation that is about to be stored.
     fn learn(&self, context: &Context) {
-        let Self::Insert(batch, _) = self else { return };
+        let (Self::Insert(batch, _) | Self::Submit(batch, _)) = self else { return };
         for new in batch.iter().filter(|new| context.routes.find(new.key).is_none()) {
             context.routes.learn(new.key, &new.mailbox);
         }
@@ -70,16 +78,17 @@ impl Call {
     /// Whether it has to ask before it writes.
     fn takes_two_steps(&self) -> bool {
         match self {
-            Self::Insert(..) => true,
+            Self::Insert(..) | Self::Submit(..) => true,
             Self::Keep(batch, _) => batch.iter().any(needs_room),
-            Self::Claim(..) | Self::Record(..) | Self::Read(_) => false,
+            Self::Claim(..) | Self::Fenced(..) | Self::Record(..) | Self::Read(_) => false,
         }
     }
 
     fn fail(self, error: &StoreError) {
         // Who has stopped listening is told nothing.
         match self {
-            Self::Insert(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Insert(_, reply) | Self::Submit(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Fenced(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Claim(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Record(_, reply) | Self::Keep(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Read(read) => read.fail(error),
@@ -89,7 +98,8 @@ impl Call {
     /// The mailboxes it touches; `None`: what belongs to none.
     fn mailboxes(&self, context: &Context) -> Vec<Option<Arc<str>>> {
         match self {
-            Self::Insert(batch, _) => {
+            Self::Fenced(batch, _) => batch.iter().map(|one| Some(Arc::clone(&one.lease.mailbox))).collect(),
+            Self::Insert(batch, _) | Self::Submit(batch, _) => {
                 let notes = batch.iter().filter_map(|new| new.note.as_ref()).map(|note| note.key.mailbox.clone());
                 batch.iter().map(|new| Some(Arc::clone(&new.mailbox))).chain(notes).collect()
             }
@@ -103,11 +113,12 @@ impl Call {
 }
 
 /// Runs until the store is dropped and everything it was asked is done.
-pub(super) async fn run(context: Context, mut calls: mpsc::Receiver<Call>) {
+pub(super) async fn run(context: Context, mut calls: mpsc::Receiver<Call>, board: Arc<Board>) {
     let context = Rc::new(context);
     let local = LocalSet::new();
     local
         .run_until(async {
+            let listener = tokio::task::spawn_local(news::listen(Rc::clone(&context), board));
             let mut held: Vec<Call> = Vec::new();
             loop {
                 if held.is_empty() && !wait(&context, &mut calls, &mut held).await {
@@ -120,6 +131,7 @@ pub(super) async fn run(context: Context, mut calls: mpsc::Receiver<Call>) {
                 held = round(&context, held).await;
                 context.look_after().await;
             }
+            listener.abort();
         })
         .await;
     // Reads that have begun are answered.
@@ -228,13 +240,19 @@ fn sort(context: &Context, calls: Vec<Call>) -> Sorted {
         if call.takes_two_steps() {
             blocked.extend(mailboxes);
         }
-        match call {
-            Call::Read(read) => sorted.reads.push(read),
-            Call::Insert(batch, reply) => sorted.jobs.push(Job::Insert(Box::new(Incoming::new(context, batch, reply)))),
-            Call::Claim(batch, reply) => sorted.jobs.push(Job::Claims(Claims::new(batch, reply))),
-            Call::Record(batch, reply) => sorted.jobs.push(Job::Records(Records::new(batch, reply))),
-            Call::Keep(batch, reply) => sorted.jobs.push(Job::Keep(Keeping::new(batch, reply))),
-        }
+        let job = match call {
+            Call::Read(read) => {
+                sorted.reads.push(read);
+                continue;
+            }
+            Call::Insert(batch, reply) => Job::Insert(Box::new(Incoming::new(context, batch, Posts::Nothing, reply))),
+            Call::Submit(batch, reply) => Job::Insert(Box::new(Incoming::new(context, batch, Posts::New, reply))),
+            Call::Claim(batch, reply) => Job::Claims(Claims::plain(batch, reply)),
+            Call::Fenced(batch, reply) => Job::Claims(Claims::fenced(batch, reply)),
+            Call::Record(batch, reply) => Job::Records(Records::new(batch, reply)),
+            Call::Keep(batch, reply) => Job::Keep(Keeping::new(batch, reply)),
+        };
+        sorted.jobs.push(job);
     }
     sorted
 }

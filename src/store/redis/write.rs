@@ -1,6 +1,7 @@
-//! Claims, records and notes as calls of scripts: one per mailbox and call, in order.
+//! Records and notes as calls of scripts: one per mailbox and call, in order.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use redis::Cmd;
@@ -11,79 +12,36 @@ use super::link::Answer;
 use super::names::key_text;
 use super::worker::Reply;
 use super::{row, scripts, value};
-use crate::email::Email;
 use crate::engine::OperationState;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::{IllegalTransition, Transition};
 use crate::store::rules::{impossible, is_over};
-use crate::store::{Claim, Note, NoteChange, StoreError};
+use crate::store::{Note, NoteChange, StoreError};
 
-/// Claims in one call of a script: each is answered with an email.
-const CLAIMS_MAX: usize = 64;
 /// Records in one call.
 const RECORDS_MAX: usize = 256;
 
 /// Where the parts of one call's answer go: places in the call, per command.
-type Parts = Vec<Vec<usize>>;
+pub(super) type Parts = Vec<Vec<usize>>;
 
-/// Puts places with the same mailbox together, at most `max` in one, mailboxes in the order they come.
-fn grouped(routes: impl Iterator<Item = Option<Arc<str>>>, max: usize) -> Vec<(Arc<str>, Vec<usize>)> {
-    let mut groups: Vec<(Arc<str>, Vec<usize>)> = Vec::new();
-    let mut open: HashMap<Arc<str>, usize> = HashMap::new();
-    for (place, mailbox) in routes.enumerate() {
-        let Some(mailbox) = mailbox else { continue };
-        match open.get(&mailbox) {
+/// Puts places with the same name together, at most `max` in one, names in the order they come.
+pub(super) fn grouped<N: Clone + Eq + Hash>(
+    names: impl Iterator<Item = Option<N>>,
+    max: usize,
+) -> Vec<(N, Vec<usize>)> {
+    let mut groups: Vec<(N, Vec<usize>)> = Vec::new();
+    let mut open: HashMap<N, usize> = HashMap::new();
+    for (place, name) in names.enumerate() {
+        let Some(name) = name else { continue };
+        match open.get(&name) {
             Some(group) if groups[*group].1.len() < max => groups[*group].1.push(place),
             _ => {
-                open.insert(Arc::clone(&mailbox), groups.len());
-                groups.push((mailbox, vec![place]));
+                open.insert(name.clone(), groups.len());
+                groups.push((name, vec![place]));
             }
         }
     }
     groups
-}
-
-/// Claims of one call.
-pub(super) struct Claims {
-    batch: Vec<Claim>,
-    parts: Parts,
-    pub(super) reply: Reply<Vec<Option<Email>>>,
-}
-
-impl Claims {
-    pub(super) fn new(batch: Vec<Claim>, reply: Reply<Vec<Option<Email>>>) -> Self {
-        Self { batch, parts: Vec::new(), reply }
-    }
-
-    pub(super) fn commands(&mut self, context: &Context, commands: &mut Vec<Cmd>) {
-        let to = context.translation();
-        let routes = self.batch.iter().map(|claim| context.routes.find(claim.key));
-        for (mailbox, places) in grouped(routes, CLAIMS_MAX) {
-            let mut command = scripts::call(&scripts::CLAIM, &[&context.names.base(Some(&mailbox))]);
-            command.arg(context.options.attempts_for.as_micros() as u64).arg(format!("{:x}", context.generation));
-            for claim in places.iter().map(|place| &self.batch[*place]) {
-                command.arg(key_text(claim.key)).arg(claim.attempt).arg(to.server(claim.at));
-                command.arg(claim.at.as_micros()).arg(row::cost(&claim.cost));
-            }
-            commands.push(command);
-            self.parts.push(places);
-        }
-    }
-
-    pub(super) fn finish(self, answers: Vec<Answer>) {
-        let mut emails: Vec<Option<Email>> = vec![None; self.batch.len()];
-        let fill = || -> Result<(), StoreError> {
-            for (answer, places) in answers.into_iter().zip(self.parts) {
-                for (found, place) in value::items(answer?)?.into_iter().zip(places) {
-                    emails[place] = value::bytes(found)?.map(|mail| row::email(&mail)).transpose().map_err(damaged)?;
-                }
-            }
-            Ok(())
-        };
-        let answer = fill();
-        // Who has stopped listening is told nothing.
-        drop(self.reply.send(answer.map(|()| emails)));
-    }
 }
 
 /// Records of one call.

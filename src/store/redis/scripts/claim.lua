@@ -3,17 +3,19 @@
 -- KEYS[1]  base of the mailbox
 -- ARGV[1]  how long attempts are kept, in microseconds
 -- ARGV[2]  generation of the process
+-- ARGV[3]  token of the lease under which it is claimed; empty: not asked
 -- ARGV     five per claim: key, number of the attempt, instant (Redis TIME), the same by the caller's clock, costs
--- Answer   per claim the email, or nothing when nothing may be sent
+-- Answer   per claim the email, or nothing when nothing may be sent, or 0 when the lease is not the latest or has run out
 --
 -- An attempt is stamped here, and never before the claim is executed. The rules are those of `rules.rs`.
 local base = KEYS[1]
 local now = now_us()
 local rows, mails, tried, tries = base .. ':rows', base .. ':mail', base .. ':tried', base .. ':tries'
 local answers = {}
-for i = 3, #ARGV, 5 do
+local fenced = ARGV[3] ~= '' and not holds(lease_of(base), ARGV[3], now)
+for i = 4, #ARGV, 5 do
   local key, number = ARGV[i], tonumber(ARGV[i + 1])
-  local row = redis.call('HGET', rows, key)
+  local row = not fenced and redis.call('HGET', rows, key)
   local mail = row and redis.call('HGET', mails, key)
   if mail then
     local r = parse(row)
@@ -32,7 +34,7 @@ for i = 3, #ARGV, 5 do
       mail = false
     end
   end
-  answers[#answers + 1] = mail or false
+  answers[#answers + 1] = fenced and 0 or mail or false
 end
 forget_attempts(base, now - tonumber(ARGV[1]), 64)
 return answers

@@ -4,6 +4,8 @@
 -- ARGV[1]  when the ids were given (Redis TIME, microseconds; 0: not asked)
 -- ARGV[2]  how long after that a row may still be written
 -- ARGV[3]  the latest instant its caller has named
+-- ARGV[4]  channel of news (empty: nothing is posted to the mailbox's owner)
+-- ARGV[5]  the word that tells it
 -- ARGV     eight per entry: what (n: new, m: meet what is there), key, fingerprint, row, email, and a note: field,
 --          end, value (empty field: none)
 -- Answer   per entry: 1 (written), 0 (nothing there to meet, or it was voided), or the row that is there
@@ -17,7 +19,8 @@ if ARGV[1] ~= '0' and now - tonumber(ARGV[1]) > tonumber(ARGV[2]) then
 end
 local rows = base .. ':rows'
 local answers, forgot = {}, false
-for i = 4, #ARGV, 8 do
+local posts = ARGV[4] ~= '' and is_owned(lease_of(base), now)
+for i = 6, #ARGV, 8 do
   local what, key, print, row, mail = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local field, till, value = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]
   local found = redis.call('HGET', rows, key)
@@ -32,6 +35,7 @@ for i = 4, #ARGV, 8 do
     redis.call('HSET', rows, key, row)
     redis.call('HSET', base .. ':mail', key, mail)
     place(base, key, parse(row), nil)
+    if posts then post_letter(base, now, 'a:' .. key, ARGV[4], ARGV[5]) end
     answers[#answers + 1] = 1
   end
   if keeps then
