@@ -5,7 +5,7 @@ use std::time::Duration;
 use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::OperationState as S;
 use mailweir::engine::operation::Transition as T;
-use mailweir::store::{Inserted, RedisStore, Store, StoreError};
+use mailweir::store::{Inserted, RedisOptions, RedisStore, Store, StoreError};
 
 use crate::redis_server::RedisServer;
 use crate::support::*;
@@ -14,7 +14,8 @@ use crate::support::*;
 fn a_frozen_server_costs_one_wait_and_not_one_per_call() {
     let server = RedisServer::start();
     block_on(async {
-        let store = RedisStore::open_with(&server.url(), options().retry_after(Duration::from_secs(60))).unwrap();
+        let options = RedisOptions::new().retry_after(Duration::from_secs(60));
+        let store = RedisStore::open_with(&server.url(), options).unwrap();
         store.insert(vec![new(1)]).await.unwrap();
         server.freeze();
         let clock = SystemClock::new();

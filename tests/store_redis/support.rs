@@ -36,9 +36,10 @@ pub(crate) fn now() -> Timestamp {
     SystemClock::new().now()
 }
 
-/// Waits of a tenth of a second, so that a busy machine is not taken for a broken one, and tries again soon.
+/// Waits longer than usual, so that a busy machine is not taken for a broken one, and tries again soon.
 pub(crate) fn options() -> RedisOptions {
-    RedisOptions::new().retry_after(Duration::from_millis(50))
+    let wait = Duration::from_secs(1);
+    RedisOptions::new().retry_after(Duration::from_millis(50)).response_timeout(wait).connection_timeout(wait)
 }
 
 pub(crate) fn open(url: &str) -> RedisStore {

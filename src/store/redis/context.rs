@@ -196,13 +196,18 @@ impl Context {
         self.offset.of_clock().server(self.options.clock.now())
     }
 
+    /// Whether it is time to look after the house; if so, the next time is set.
+    pub(super) fn is_due(&self) -> bool {
+        let now = self.link.clock().now();
+        let due = now >= self.look_at.get();
+        if due {
+            self.look_at.set(now.after(self.options.clock_refresh));
+        }
+        due
+    }
+
     /// What is done now and then: the clock, ids without rows, and what is due to be forgotten.
     pub(super) async fn look_after(&self) {
-        let now = self.link.clock().now();
-        if now < self.look_at.get() {
-            return;
-        }
-        self.look_at.set(now.after(self.options.clock_refresh));
         // What fails is tried again: nobody waits for it.
         drop(self.link.refresh().await);
         drop(self.link.run(&self.confirmations()).await);

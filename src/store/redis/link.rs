@@ -25,6 +25,10 @@ use crate::store::StoreError;
 /// Response timeouts in a row after which a connection is taken for dead. One alone keeps it: what was sent on it is still
 /// executed in order when the server goes on.
 const SILENCES_MAX: u32 = 4;
+/// A round trip that leaves so little to guess about the server's clock that one is enough.
+const CLOSE: Duration = Duration::from_micros(400);
+/// Otherwise the clock is asked so often when a connection is new.
+const ASKED_MAX: u32 = 32;
 /// Beyond the client library's own timeout, for a reply that it does not bound.
 const SLACK: Duration = Duration::from_millis(50);
 
@@ -210,10 +214,13 @@ impl Link {
             self.offset.forget();
         }
         self.state.borrow_mut().run = run;
-        for _ in 0..5 {
+        for _ in 0..ASKED_MAX {
             let asked = self.options.clock.now();
             let answers = self.send(wire.clone(), &[redis::cmd("TIME")]).await?;
             self.note_time(asked, answers.first().and_then(|answer| answer.as_ref().ok()));
+            if self.options.clock.now().since(asked) < CLOSE {
+                break;
+            }
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::context::Context;
+use super::entry::{Posts, begin, fresh, meet, note, written};
 use super::fault::{damaged, unavailable};
-use super::insert::{Posts, begin, fresh, meet, note, written};
 use super::names::key_text;
 use super::row::{self, Holder};
 use super::{scripts, value};

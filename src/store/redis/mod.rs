@@ -18,6 +18,7 @@
 mod address;
 mod claim;
 mod context;
+mod entry;
 mod fault;
 mod health;
 mod insert;

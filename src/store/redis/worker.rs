@@ -16,7 +16,8 @@ use tokio::task::LocalSet;
 
 use super::claim::Claims;
 use super::context::Context;
-use super::insert::{Incoming, Posts};
+use super::entry::Posts;
+use super::insert::Incoming;
 use super::job::Job;
 use super::news::{self, Board};
 use super::purge;
@@ -129,7 +130,7 @@ pub(super) async fn run(context: Context, mut calls: mpsc::Receiver<Call>, board
                     held.push(call);
                 }
                 held = round(&context, held).await;
-                context.look_after().await;
+                look_after(&context);
             }
             listener.abort();
         })
@@ -147,8 +148,16 @@ async fn wait(context: &Rc<Context>, calls: &mut mpsc::Receiver<Call>, held: &mu
                 return true;
             }
             Ok(None) => return false,
-            Err(_) => context.look_after().await,
+            Err(_) => look_after(context),
         }
+    }
+}
+
+/// Begins to look after the house, when it is time. Nobody waits for it.
+fn look_after(context: &Rc<Context>) {
+    if context.is_due() {
+        let context = Rc::clone(context);
+        drop(tokio::task::spawn_local(async move { context.look_after().await }));
     }
 }
 
