@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Timestamp;
-use crate::engine::mailbox::Mailbox;
+use crate::engine::mailbox::Rested;
 use crate::store::Recovery;
 
 /// Looked at per departure: two for each that comes, so the heap of them cannot grow unseen.
@@ -22,7 +22,7 @@ pub(super) enum Origin {
     /// Nothing is known of the mailbox.
     Fresh,
     /// It was passivated in this process.
-    Passivated(Box<Mailbox>),
+    Passivated(Rested),
     /// The store had something when the process started.
     Recovered(Box<Recovery>),
     /// The store had something when the process started, and it is to be read.
@@ -115,7 +115,7 @@ impl Laid {
     fn is_over(&self, now: Timestamp, reach: impl Fn() -> Duration) -> bool {
         match &self.origin {
             Origin::Fresh => true,
-            Origin::Passivated(engine) => engine.is_blank(now),
+            Origin::Passivated(rested) => rested.is_blank(now),
             Origin::Recovered(recovery) if recovery.operations.is_empty() => {
                 let horizon = now.before(reach());
                 recovery.attempts.iter().all(|attempt| attempt.claimed_at < horizon) && self.notes_until <= now
@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use crate::actor::Settings;
     use crate::config::Config;
+    use crate::engine::mailbox::Mailbox;
     use crate::engine::{Cost, Lane, OperationKey};
     use crate::store::AttemptRecord;
 
@@ -142,7 +143,7 @@ mod tests {
 
     fn passivated(id: &Arc<str>) -> Origin {
         let policy = Settings::new(Config::default()).expect("valid").mailbox(id);
-        Origin::Passivated(Box::new(Mailbox::new(Arc::clone(id), policy)))
+        Origin::Passivated(Mailbox::new(Arc::clone(id), policy).rested(at(0)))
     }
 
     fn recovered(id: &Arc<str>, claimed_at: Timestamp) -> Origin {

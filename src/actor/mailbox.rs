@@ -297,8 +297,8 @@ impl MailboxActor {
         self.departed = true;
         self.world.directory.leave(&self.seat);
         self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
-        let engine = self.engine.take().map(Box::new);
-        self.world.supervisor.push(Errand::Departed { seat: Arc::clone(&self.seat), engine });
+        let rested = self.engine.take().map(|engine| engine.rested(self.now));
+        self.world.supervisor.push(Errand::Departed { seat: Arc::clone(&self.seat), rested });
         ctx.stop();
     }
 }

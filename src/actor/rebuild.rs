@@ -34,8 +34,8 @@ impl MailboxActor {
     pub(super) fn begin(&mut self, origin: Origin) {
         match origin {
             Origin::Fresh => self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy))),
-            Origin::Passivated(engine) => {
-                self.install(*engine);
+            Origin::Passivated(rested) => {
+                self.install(rested.awake(Arc::clone(self.seat.id())));
                 // It may have changed while the engine lay aside.
                 self.step(Input::Reconfigure(Arc::clone(&self.policy)));
             }

@@ -145,11 +145,12 @@ impl Directory {
     }
 
     fn add(&self, seats: &mut Seats, id: &Arc<str>) -> Arc<Seat> {
-        let seat = Arc::new(Seat {
-            id: Arc::clone(id),
-            key: MailboxKey(self.next_key.fetch_add(1, Ordering::Relaxed)),
-            ingress: Ingress::new(self.lane_max),
-        });
+        let mut key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        while seats.by_key.contains_key(&key) {
+            // So many came and went that the numbers begin anew.
+            key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        }
+        let seat = Arc::new(Seat { id: Arc::clone(id), key: MailboxKey(key), ingress: Ingress::new(self.lane_max) });
         seats.by_id.insert(Arc::clone(id), Arc::clone(&seat));
         seats.by_key.insert(seat.key.0, Arc::clone(&seat));
         seat

@@ -18,7 +18,7 @@ use super::seat::Seat;
 use super::shared::SharedItem;
 use super::world::World;
 use crate::engine::Timestamp;
-use crate::engine::mailbox::Mailbox;
+use crate::engine::mailbox::Rested;
 use crate::engine::shared::Input as SharedInput;
 use crate::telemetry::EventKind;
 
@@ -30,8 +30,8 @@ const ASIDE_MIN: usize = 1_024;
 pub(crate) enum Errand {
     /// Start the actor of this new seat.
     Start(Arc<Seat>),
-    /// This actor has left; its engine's charges may still count.
-    Departed { seat: Arc<Seat>, engine: Option<Box<Mailbox>> },
+    /// This actor has left; what its engine was charged may still count.
+    Departed { seat: Arc<Seat>, rested: Option<Rested> },
     /// This actor has died.
     Died(Arc<Seat>),
 }
@@ -77,7 +77,7 @@ impl Supervisor {
                     let origin = self.aside.take(self.world.clock.now(), seat.id());
                     self.start(seat, origin);
                 }
-                Errand::Departed { seat, engine } => self.departed(&seat, engine),
+                Errand::Departed { seat, rested } => self.departed(&seat, rested),
                 Errand::Died(seat) => self.died(&seat),
             }
         }
@@ -89,18 +89,21 @@ impl Supervisor {
         self.live.insert(Arc::clone(seat.id()), Live { seat, actor });
     }
 
-    fn departed(&mut self, seat: &Arc<Seat>, engine: Option<Box<Mailbox>>) {
+    fn departed(&mut self, seat: &Arc<Seat>, rested: Option<Rested>) {
         if !self.is_live(seat) {
             return;
         }
         self.live.remove(seat.id());
         self.deaths.remove(seat.id());
-        let origin = engine.map_or(Origin::Lost, Origin::Passivated);
+        let now = self.world.clock.now();
+        let is_new = rested.as_ref().is_some_and(Rested::is_new);
+        let origin = rested.map_or(Origin::Lost, Origin::Passivated);
         match self.waiting.remove(seat.id()) {
             Some(next) => self.start(next, origin),
+            None if is_new => {}
             None => self.lay_aside(seat.id(), origin, Timestamp::EPOCH),
         }
-        let (now, world) = (self.world.clock.now(), &self.world);
+        let world = &self.world;
         self.aside.look_at_some(now, || reach(world, now));
     }
 

@@ -182,6 +182,11 @@ impl Concurrency {
         self.in_flight == [0, 0] && self.trouble.as_deref().is_none_or(idle)
     }
 
+    /// Whether a new one under this limit would be the same.
+    pub(crate) fn is_as_new(&self, limit: Option<NonZeroU32>) -> bool {
+        self.limit == limit && self.in_flight == [0, 0] && self.trouble.is_none()
+    }
+
     fn lingering(&self, lane: Lane, now: Timestamp) -> u64 {
         let count = |trouble: &Trouble| trouble.lingering.iter().filter(|(end, of)| *of == lane && *end > now).count();
         self.trouble.as_deref().map_or(0, count) as u64

@@ -21,7 +21,7 @@ const SLOT_MICROS: u64 = 20_000_000;
 
 /// Calls and failures of the last minute, and failures in a row. Small: it is part of a quiet breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     slot: u32,
     calls: [u32; SLOTS],
     failures: [u32; SLOTS],

@@ -63,7 +63,9 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Throttle, ThrottleKind, Verdict};
 
 use episode::Turn;
-use health::{Outage, Tally};
+pub(crate) use health::Tally;
+
+use health::Outage;
 use state::Active;
 
 /// The breaker of one scope.
@@ -263,6 +265,16 @@ impl Breaker {
     /// Whether it remembers nothing at all. Cheap.
     pub(crate) fn is_unmarked(&self) -> bool {
         self.active.is_none()
+    }
+
+    /// What it counted, if that is all it knows.
+    pub(crate) fn quiet_tally(&self) -> Option<Tally> {
+        self.active.is_none().then_some(self.tally)
+    }
+
+    /// A breaker that knows nothing but what it counted.
+    pub(crate) fn set_tally(&mut self, tally: Tally) {
+        self.tally = tally;
     }
 
     fn roll(&mut self, now: Timestamp, policy: &BreakerPolicy, events: &mut Vec<Event>) {

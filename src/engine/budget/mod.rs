@@ -10,6 +10,7 @@
 //! decision.
 
 mod admit;
+mod packed;
 mod settle;
 mod tenured;
 mod trouble;
@@ -30,6 +31,7 @@ use super::tenure::Tenure;
 use super::time::Timestamp;
 
 pub(crate) use admit::{Grant, Wait};
+pub(crate) use packed::Packed;
 pub(crate) use settle::Blame;
 
 /// The numbers a decision needs, borrowed from whichever policy holds them.

@@ -17,7 +17,7 @@ pub(super) const SAMPLES_MIN: u32 = 1_000;
 const NONE: u32 = u32::MAX;
 
 /// The shortest round trip of the last [`SAMPLES_MIN`] to twice as many, in microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoundTrips {
     shortest: u32,
     shortest_before: u32,

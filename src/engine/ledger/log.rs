@@ -57,6 +57,19 @@ pub(super) struct Log {
 }
 
 impl Log {
+    /// The log of these charges, first to be freed in front.
+    pub(super) fn of(entries: VecDeque<Entry>) -> Self {
+        let mut log = Self { entries, ..Self::default() };
+        for entry in &log.entries {
+            let held = &mut log.held[entry.lane as usize];
+            *held = held.saturating_add(entry.cost);
+            if entry.counted == Counted::Refused {
+                log.refused = log.refused.saturating_add(entry.cost);
+            }
+        }
+        log
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -38,6 +38,7 @@ mod answer;
 mod interval;
 mod log;
 mod pace;
+mod packed;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ use super::policy::GuardPolicy;
 use super::time::{Timestamp, micros};
 
 pub use answer::{Counted, Earliest};
+pub(crate) use packed::Packed;
 
 use interval::RoundTrips;
 use log::{Entry, Log, Whose};

@@ -5,7 +5,7 @@ use crate::engine::policy::GuardPolicy;
 use crate::engine::time::micros;
 
 /// The numbers that a limit and the guards come to, in microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// How long a charge counts after its completion.
     pub(super) span: u64,

@@ -21,6 +21,7 @@ mod late;
 mod look;
 mod names;
 mod pump;
+mod rested;
 mod restore;
 mod slab;
 mod snapshot;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 pub use hold::{Hold, HoldTarget, Pass};
 pub use io::{AskShared, Effect, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
+pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;
 
