@@ -100,9 +100,24 @@ async fn after_a_send() -> (usize, usize) {
     (charged, expired)
 }
 
-/// Bytes per mailbox that has sent under the default limits and was passivated, as an idle one is after ten minutes:
-/// while its charges count, and when they do not any more.
-async fn passivated() -> (usize, usize) {
+/// Bytes per mailbox that has never sent, when it has been idle for a while under the default settings.
+async fn fresh_aside() -> usize {
+    let scheduler = start(Config::default()).await;
+    let (handle, ids) = (scheduler.handle(), mailboxes("quiet"));
+    let before = settle().await;
+    for id in &ids {
+        handle.mailbox(Arc::clone(id)).await.expect("an answer");
+    }
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(handle.mailboxes().await.is_empty(), "every actor has left");
+    let each = in_use().saturating_sub(before) / MAILBOXES;
+    scheduler.shutdown().await;
+    each
+}
+
+/// Bytes per idle mailbox that has sent in both lanes under the default settings: soon after that, while charges of all
+/// its windows but the shortest count; an hour later, when those of the day do; and when none does any more.
+async fn idle() -> (usize, usize, usize) {
     let store = mailweir::store::MemoryStore::with_bounds(QUEUED, 1);
     let clock = Arc::new(TokioClock::starting_at(Timestamp::from_micros(1_800_000_000_000_000)));
     let builder = Scheduler::builder(Config::default(), NoOp).store(store).clock(clock);
@@ -110,11 +125,15 @@ async fn passivated() -> (usize, usize) {
     let (handle, ids, email) = (scheduler.handle(), mailboxes("idle"), email());
     let before = settle().await;
     for id in &ids {
-        let submission = Submission::new(Arc::clone(id), email.clone()).lane(Lane::Foreground);
-        handle.submit(submission).await.expect("taken in").outcome().await.expect("sent");
+        for lane in Lane::ALL {
+            let submission = Submission::new(Arc::clone(id), email.clone()).lane(lane);
+            handle.submit(submission).await.expect("taken in").outcome().await.expect("sent");
+        }
     }
-    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
     assert!(handle.mailboxes().await.is_empty(), "every actor has left");
+    let soon = in_use().saturating_sub(before) / MAILBOXES;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
     let charged = in_use().saturating_sub(before) / MAILBOXES;
     tokio::time::sleep(Duration::from_secs(50 * 3_600)).await;
     // Engines laid aside are looked at as others come and go.
@@ -124,7 +143,7 @@ async fn passivated() -> (usize, usize) {
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     let forgotten = in_use().saturating_sub(before) / MAILBOXES;
     scheduler.shutdown().await;
-    (charged, forgotten)
+    (soon, charged, forgotten)
 }
 
 /// Bytes per operation that waits, its email aside: engine, shell, store, ticket.
@@ -157,17 +176,22 @@ fn an_idle_mailbox_and_a_waiting_operation_stay_within_their_bytes() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("one");
     let local = tokio::task::LocalSet::new();
     let fresh = local.block_on(&runtime, fresh());
-    println!("idle mailbox that never sent: {fresh} B");
+    println!("idle actor of a mailbox that never sent: {fresh} B");
     let (charged, expired) = local.block_on(&runtime, after_a_send());
-    println!("idle mailbox, its charges counting: {charged} B; expired: {expired} B");
-    let (aside, forgotten) = local.block_on(&runtime, passivated());
-    println!("passivated mailbox, its charges counting: {aside} B; expired: {forgotten} B");
+    println!("idle actor, its charges counting: {charged} B; expired: {expired} B");
+    let quiet = local.block_on(&runtime, fresh_aside());
+    println!("idle mailbox, default settings, that never sent: {quiet} B");
+    let (soon, aside, forgotten) = local.block_on(&runtime, idle());
+    println!("the same after sends, its charges counting: {soon} B, an hour later {aside} B; expired: {forgotten} B");
     let queued = local.block_on(&runtime, queued());
     println!("queued operation with its ticket: {queued} B");
-    // What they take today and a tenth. The goals are 1,500 and 300: docs/benchmarks.md says what is in the way.
+    // The goals are 1,500 for an idle mailbox and 300 for an operation; docs/benchmarks.md says what is in the way of the
+    // second. The other bounds are what they take today and a tenth.
+    assert!(quiet <= 165, "{quiet}");
+    assert!(soon <= 1_050, "{soon}");
+    assert!(aside <= 1_050, "{aside}");
+    assert!(forgotten <= 375, "{forgotten}");
     assert!(fresh <= 3_100, "{fresh}");
-    assert!(expired <= 3_500, "{expired}");
-    assert!(aside <= 3_000, "{aside}");
-    assert!(forgotten <= 1_000, "{forgotten}");
-    assert!(queued <= 1_000, "{queued}");
+    assert!(expired <= 2_950, "{expired}");
+    assert!(queued <= 590, "{queued}");
 }

@@ -127,6 +127,6 @@ const fn is_noted(target: &HoldTarget) -> bool {
 impl Who {
     /// Whether this is a request for a permit that was not granted.
     pub(super) const fn is_waiting_permit(&self) -> bool {
-        matches!(self, Self::Permit(Some(_)))
+        matches!(self, Self::Permit(asked) if asked.reply.is_some())
     }
 }

@@ -4,7 +4,7 @@
 //! a restart grants no free window to those who send by themselves either. It shares its commit with whatever else the
 //! turn writes.
 
-use super::desk::Flight;
+use super::desk::{Flight, Who};
 use super::kept;
 use super::mailbox::MailboxActor;
 use crate::engine::mailbox::{Input, Record};
@@ -21,8 +21,11 @@ impl MailboxActor {
     pub(super) fn charge_permit(&mut self, key: OperationKey) {
         let (now, until) = (self.now, self.counts_until());
         let Some(entry) = self.desk.get_mut(key) else { return };
-        (entry.flight, entry.claimed_at) = (Flight::Claiming, now);
-        let note = entry.permit_note(key, now, None);
+        entry.flight = Flight::Claiming;
+        if let Who::Permit(asked) = &mut entry.who {
+            asked.claimed_at = now;
+        }
+        let Some(note) = entry.permit_note(key, None) else { return };
         self.journal.permit(key, kept::permit(self.seat.id(), note, now, until));
     }
 
@@ -34,7 +37,7 @@ impl MailboxActor {
             // It stays as it is: not known to have ended.
             Transition::Lose => {}
             _ => {
-                let note = entry.permit_note(record.key, entry.claimed_at, Some(record.at));
+                let Some(note) = entry.permit_note(record.key, Some(record.at)) else { return };
                 self.journal.note(kept::permit(self.seat.id(), note, self.now, self.counts_until()));
             }
         }

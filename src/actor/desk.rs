@@ -25,15 +25,12 @@ pub(crate) struct Desk {
 pub(crate) struct Entry {
     pub(crate) id: Arc<str>,
     pub(crate) lane: Lane,
-    pub(crate) tenant: Option<Arc<str>>,
-    pub(crate) cost: Cost,
     pub(crate) who: Who,
+    /// What to send, from its claim until its attempt has ended: before that and after it the store alone has it.
     pub(crate) email: Option<Email>,
     /// The attempt under way, or the last one.
     pub(crate) attempt: u32,
     pub(crate) flight: Flight,
-    /// When the charge of a permit began.
-    pub(crate) claimed_at: Timestamp,
     /// A rebuilt engine took the attempt under way for unknown. Its answer may still tell; until then the ticket waits.
     pub(crate) unknown_owed: bool,
 }
@@ -53,8 +50,19 @@ pub(crate) enum Flight {
 pub(crate) enum Who {
     /// An operation of the outbox, and those who wait for its outcome.
     Operation(Listeners),
-    /// A permit, until it is handed over.
-    Permit(Option<PermitReply>),
+    /// A permit.
+    Permit(Box<Asked>),
+}
+
+/// What the desk has of a permit.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Who waits for it, until it is handed over.
+    pub(crate) reply: Option<PermitReply>,
+    pub(crate) tenant: Option<Arc<str>>,
+    pub(crate) cost: Cost,
+    /// When its charge began.
+    pub(crate) claimed_at: Timestamp,
 }
 
 /// Who waits for one outcome: hardly ever more than one, so no list is made for it.
@@ -63,18 +71,22 @@ pub(crate) enum Listeners {
     #[default]
     None,
     One(oneshot::Sender<Outcome>),
-    Several(Vec<oneshot::Sender<Outcome>>),
+    Several(Box<Several>),
 }
+
+/// Those who wait for one outcome, where there is more than one.
+#[derive(Debug)]
+pub(crate) struct Several(Vec<oneshot::Sender<Outcome>>);
 
 impl Listeners {
     /// Adds one, in place of those that have gone.
     pub(super) fn add(&mut self, listener: oneshot::Sender<Outcome>) {
         *self = match std::mem::take(self) {
-            Self::One(other) if !other.is_closed() => Self::Several(vec![other, listener]),
+            Self::One(other) if !other.is_closed() => Self::Several(Box::new(Several(vec![other, listener]))),
             Self::None | Self::One(_) => Self::One(listener),
             Self::Several(mut several) => {
-                several.retain(|other| !other.is_closed());
-                several.push(listener);
+                several.0.retain(|other| !other.is_closed());
+                several.0.push(listener);
                 Self::Several(several)
             }
         };
@@ -85,7 +97,7 @@ impl Listeners {
         match std::mem::take(self) {
             Self::None => {}
             Self::One(listener) => drop(listener.send(outcome.clone())),
-            Self::Several(several) => several.into_iter().for_each(|listener| drop(listener.send(outcome.clone()))),
+            Self::Several(several) => several.0.into_iter().for_each(|listener| drop(listener.send(outcome.clone()))),
         }
     }
 }
@@ -157,7 +169,7 @@ impl Desk {
     pub(crate) fn land(&mut self, key: OperationKey, attempt: u32) -> Option<Timestamp> {
         let entry = self.entries.get_mut(&key).filter(|entry| entry.attempt == attempt)?;
         let Flight::Airborne(since) = entry.flight else { return None };
-        entry.flight = Flight::Grounded;
+        (entry.flight, entry.email) = (Flight::Grounded, None);
         self.airborne = self.airborne.saturating_sub(1);
         Some(since)
     }
@@ -230,8 +242,8 @@ impl Desk {
     pub(crate) fn take_waiting_permits(&mut self) -> Vec<PermitReply> {
         let mut taken = Vec::new();
         self.entries.retain(|_, entry| match &mut entry.who {
-            Who::Permit(reply @ Some(_)) => {
-                taken.extend(reply.take());
+            Who::Permit(asked) if asked.reply.is_some() => {
+                taken.extend(asked.reply.take());
                 false
             }
             _ => true,
@@ -245,55 +257,43 @@ impl Entry {
         matches!(self.who, Who::Operation(_))
     }
 
-    /// What a permit takes from `claimed_at` on.
-    pub(crate) fn permit_note(
-        &self,
-        key: OperationKey,
-        claimed_at: Timestamp,
-        finished_at: Option<Timestamp>,
-    ) -> PermitNote {
-        let (lane, tenant, cost) = (self.lane, self.tenant.clone(), self.cost);
-        PermitNote { key, lane, tenant, cost, claimed_at, finished_at }
+    /// What a permit takes since its charge began; `None` for an operation.
+    pub(crate) fn permit_note(&self, key: OperationKey, finished_at: Option<Timestamp>) -> Option<PermitNote> {
+        let Who::Permit(asked) = &self.who else { return None };
+        let Asked { tenant, cost, claimed_at, .. } = &**asked;
+        let (lane, tenant) = (self.lane, tenant.clone());
+        Some(PermitNote { key, lane, tenant, cost: *cost, claimed_at: *claimed_at, finished_at })
     }
 
     /// The entry of an operation that has just been stored.
-    pub(crate) fn stored(id: Arc<str>, operation: &Operation, email: Email, waiting: oneshot::Sender<Outcome>) -> Self {
-        Self { email: Some(email), who: Who::Operation(Listeners::One(waiting)), ..Self::of(id, operation) }
+    pub(crate) fn stored(id: Arc<str>, lane: Lane, waiting: oneshot::Sender<Outcome>) -> Self {
+        Self::new(id, lane, Who::Operation(Listeners::One(waiting)))
     }
 
     /// The entry of a request for a permit.
     pub(crate) fn permit(id: Arc<str>, operation: &Operation, reply: PermitReply) -> Self {
-        Self { who: Who::Permit(Some(reply)), ..Self::of(id, operation) }
+        let (reply, tenant, cost) = (Some(reply), operation.tenant.clone(), operation.cost);
+        let asked = Asked { reply, tenant, cost, claimed_at: Timestamp::EPOCH };
+        Self::new(id, operation.lane, Who::Permit(Box::new(asked)))
     }
 
-    fn of(id: Arc<str>, operation: &Operation) -> Self {
-        Self {
-            id,
-            lane: operation.lane,
-            tenant: operation.tenant.clone(),
-            cost: operation.cost,
-            who: Who::Permit(None),
-            email: None,
-            attempt: 0,
-            flight: Flight::Grounded,
-            claimed_at: Timestamp::EPOCH,
-            unknown_owed: false,
-        }
+    fn new(id: Arc<str>, lane: Lane, who: Who) -> Self {
+        Self { id, lane, who, email: None, attempt: 0, flight: Flight::Grounded, unknown_owed: false }
     }
 
     /// The entry of an operation that the store knows and this desk does not.
     pub(crate) fn recovered(record: &OperationRecord) -> Self {
-        Self {
-            id: Arc::clone(&record.id),
-            lane: record.lane,
-            tenant: record.tenant.clone(),
-            cost: record.cost,
-            who: Who::Operation(Listeners::None),
-            email: None,
-            attempt: record.rows,
-            flight: Flight::Grounded,
-            claimed_at: Timestamp::EPOCH,
-            unknown_owed: false,
-        }
+        let who = Who::Operation(Listeners::None);
+        Self { attempt: record.rows, ..Self::new(Arc::clone(&record.id), record.lane, who) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_sixty_four_bytes() {
+        assert_eq!(size_of::<Entry>(), 64);
     }
 }

@@ -105,8 +105,11 @@ impl MailboxActor {
     /// A caller who wants to know now is told so when there is no permit now.
     pub(super) fn defer_if_impatient(&mut self, key: OperationKey) {
         let Some(entry) = self.desk.get_mut(key) else { return };
-        let Who::Permit(reply @ Some(PermitReply::Try(_))) = &mut entry.who else { return };
-        let reply = reply.take();
+        let Who::Permit(asked) = &mut entry.who else { return };
+        if !matches!(asked.reply, Some(PermitReply::Try(_))) {
+            return;
+        }
+        let reply = asked.reply.take();
         let constraints = self.engine.as_ref().map(|engine| engine.explain(self.now, Some(key))).unwrap_or_default();
         let until = constraints.iter().map(|constraint| constraint.ready_at).max().unwrap_or(self.now);
         if let Some(PermitReply::Try(sender)) = reply {
@@ -242,8 +245,7 @@ impl MailboxActor {
         match inserted {
             Inserted::New => {
                 let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
-                let entry = Entry::stored(handed.id, &operation, handed.submission.email, waiting);
-                self.desk.insert(operation.key, entry);
+                self.desk.insert(operation.key, Entry::stored(handed.id, operation.lane, waiting));
                 handed.reply.send(Ok(ticket));
                 let repeats = self.admissions.stored(operation.key, operation.key, None);
                 self.answer_repeats(repeats, operation.key);

@@ -12,7 +12,7 @@ use super::permit::{Permit, PermitError, TryAcquire};
 use super::shared::SharedItem;
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::shared::{Asker, Input as SharedInput};
-use crate::engine::{Event, Lane, OperationKey, Scope, Sent, Timestamp, Verdict};
+use crate::engine::{Cost, Event, Lane, OperationKey, Scope, Sent, Timestamp, Verdict};
 use crate::store::Claim;
 use crate::telemetry::Context;
 
@@ -32,7 +32,7 @@ impl MailboxActor {
                 let asker = self.asker(key);
                 self.to_shared.push(SharedItem::Input(SharedInput::Settle { asker, tenant, sent_at, answer }));
             }
-            Effect::Claim { key, attempt } => self.claim(key, attempt),
+            Effect::Claim { key, attempt, cost } => self.claim(key, attempt, cost),
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
             Effect::Grant { key } => self.grant(key),
             Effect::Reconcile { key } => self.reconcile(key),
@@ -56,13 +56,12 @@ impl MailboxActor {
         Asker { mailbox: self.seat.key(), key }
     }
 
-    fn claim(&mut self, key: OperationKey, attempt: u32) {
+    fn claim(&mut self, key: OperationKey, attempt: u32, cost: Cost) {
         let at = self.now;
         if self.is_permit(key) {
             return self.charge_permit(key);
         }
         if let Some(entry) = self.desk.get_mut(key) {
-            let cost = entry.cost;
             entry.attempt = attempt;
             self.desk.set_flight(key, Flight::Claiming);
             self.journal.claim(Claim { key, attempt, at, cost });
@@ -89,8 +88,8 @@ impl MailboxActor {
     /// Hands the permit over, or gives it back when nobody waits for it any more.
     fn grant(&mut self, key: OperationKey) {
         let Some(entry) = self.desk.take_off(key, 0, self.now) else { return };
-        let Who::Permit(reply) = &mut entry.who else { return };
-        let Some(reply) = reply.take() else { return };
+        let Who::Permit(asked) = &mut entry.who else { return };
+        let Some(reply) = asked.reply.take() else { return };
         let permit = Permit::new(Arc::clone(&self.world), Arc::clone(&self.seat), key);
         let returned = match reply {
             PermitReply::Wait(sender) => sender.send(Ok(permit)).err().and_then(Result::ok),
@@ -112,8 +111,8 @@ impl MailboxActor {
         self.world.crashes.concluded(key, &outcome);
         match self.desk.get_mut(key) {
             Some(entry) if !entry.is_operation() => {
-                let Some(Who::Permit(reply)) = self.desk.remove(key).map(|entry| entry.who) else { return };
-                if let Some(reply) = reply {
+                let Some(Who::Permit(asked)) = self.desk.remove(key).map(|entry| entry.who) else { return };
+                if let Some(reply) = asked.reply {
                     reply.fail(match outcome {
                         Outcome::Exhausted { .. } => PermitError::Expired,
                         _ => PermitError::ShuttingDown,

@@ -190,7 +190,7 @@ impl World {
                 let settle = shared::Input::Settle { asker: asker(key), tenant, sent_at, answer };
                 self.work.push_back(Work::Shared(settle));
             }
-            Effect::Claim { key, attempt } => {
+            Effect::Claim { key, attempt, .. } => {
                 self.transitions.push((key, Transition::Claim));
                 self.on_claim(key, attempt);
                 self.work.push_back(Work::Mailbox(number, Input::Claimed { key }));

@@ -6,6 +6,8 @@
 //! used again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
 //! A query looks at every operation, under the lock that every other call takes.
 
+mod row;
+
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -13,16 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
+use self::row::{Places, Row};
 use super::kept::Kept;
 use super::note::NoteChange;
-use super::rules::{ClaimRule, RecordRule, Seen, impossible, is_over, taken_key};
+use super::rules::{ClaimRule, RecordRule, impossible, is_over, taken_key};
 use super::{
     AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::operation::{KeyMap, OrderWords, Transition};
-use crate::engine::{Cost, OperationKey, OperationState, Timestamp};
+use crate::engine::operation::KeyMap;
+use crate::engine::{OperationKey, OperationState, Timestamp};
 
 /// Operations that are live or quarantined, at most, unless said otherwise.
 const LIVE_MAX: usize = 2_000_000;
@@ -50,23 +53,7 @@ struct Rows {
     live_max: usize,
     final_max: usize,
     kept: Kept,
-}
-
-#[derive(Clone)]
-struct Row {
-    record: OperationRecord,
-    fingerprint: u64,
-    email: Option<Email>,
-    attempts: Vec<Tried>,
-}
-
-/// One attempt row. A voided one is removed: no byte left the machine.
-#[derive(Clone)]
-struct Tried {
-    attempt: u32,
-    cost: Cost,
-    claimed_at: Timestamp,
-    finished_at: Option<Timestamp>,
+    places: Places,
 }
 
 impl MemoryStore {
@@ -88,6 +75,7 @@ impl MemoryStore {
             live_max,
             final_max,
             kept: Kept::new(),
+            places: Places::default(),
         };
         Self { rows: Arc::new(Mutex::new(rows)) }
     }
@@ -124,15 +112,15 @@ impl MemoryStore {
 
     #[cfg(feature = "test-util")]
     pub(super) fn row(&self, key: OperationKey) -> Option<OperationRecord> {
-        self.rows().by_key.get(&key).map(|row| row.record.clone())
+        self.rows().by_key.get(&key).map(|row| row.record())
     }
 
     /// Mailboxes with operations that are not final.
     #[cfg(feature = "test-util")]
     pub(super) fn live_mailboxes(&self) -> std::collections::BTreeSet<Arc<str>> {
         let rows = self.rows();
-        let live = rows.by_key.values().filter(|row| !row.record.state.is_final());
-        live.map(|row| Arc::clone(&row.record.mailbox)).collect()
+        let live = rows.by_key.values().filter(|row| !row.state.is_final());
+        live.map(|row| Arc::clone(row.mailbox())).collect()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -194,22 +182,22 @@ impl Rows {
             Entry::Vacant(place) => place,
             Entry::Occupied(found) => {
                 return match self.by_key.get(found.get()) {
-                    Some(row) if row.fingerprint == new.fingerprint => Inserted::Existing(Box::new(row.record.clone())),
+                    Some(row) if row.fingerprint == new.fingerprint => Inserted::Existing(Box::new(row.record())),
                     _ => Inserted::Conflict,
                 };
             }
         };
         place.insert(new.key);
         self.last_key = self.last_key.max(Some(new.key));
-        let row = Box::new(Row::new(new));
-        self.counts[slot(row.record.state)] += 1;
-        self.by_key.insert(row.record.key, row);
+        let row = Box::new(Row::new(new, &mut self.places));
+        self.counts[slot(row.state)] += 1;
+        self.by_key.insert(row.key, row);
         Inserted::New
     }
 
     fn claim(&mut self, claim: Claim) -> Option<Email> {
         let row = self.by_key.get_mut(&claim.key)?;
-        let before = row.record.state;
+        let before = row.state;
         match row.seen().claim(claim.attempt) {
             ClaimRule::Refuse => return None,
             ClaimRule::Repeat => {}
@@ -222,7 +210,7 @@ impl Rows {
 
     fn record(&mut self, record: &Record) -> Result<(), StoreError> {
         let Some(row) = self.by_key.get_mut(&record.key) else { return Ok(()) };
-        let before = row.record.state;
+        let before = row.state;
         match row.seen().record(record).map_err(|illegal| impossible(record.key, illegal))? {
             RecordRule::Skip => return Ok(()),
             RecordRule::Apply => row.apply(record),
@@ -248,8 +236,8 @@ impl Rows {
         self.finals.push_back(key);
         while self.finals.len() > self.final_max {
             let Some(row) = self.finals.pop_front().and_then(|oldest| self.by_key.remove(&oldest)) else { continue };
-            self.by_id.remove(&row.record.id);
-            let slot = slot(row.record.state);
+            self.by_id.remove(&row.id);
+            let slot = slot(row.state);
             self.counts[slot] = self.counts[slot].saturating_sub(1);
         }
     }
@@ -259,83 +247,22 @@ impl Rows {
             .by_key
             .values()
             .map(|row| &**row)
-            .filter(|row| mailbox.is_none_or(|mailbox| &*row.record.mailbox == mailbox))
+            .filter(|row| mailbox.is_none_or(|mailbox| row.is_of(mailbox)))
             .collect();
-        rows.sort_unstable_by_key(|row| row.record.key);
-        let mut attempts: Vec<AttemptRecord> =
-            rows.iter().flat_map(|row| row.attempts.iter().map(|tried| tried.record(&row.record))).collect();
+        rows.sort_unstable_by_key(|row| row.key);
+        let mut attempts: Vec<AttemptRecord> = rows.iter().flat_map(|row| row.tried()).collect();
         attempts.retain(|attempt| attempt.claimed_at >= since);
         attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
-        let operations = rows.iter().filter(|row| !row.record.state.is_final()).map(|row| row.record.clone()).collect();
+        let operations = rows.iter().filter(|row| !row.state.is_final()).map(|row| row.record()).collect();
         let (notes, secret) = (self.kept.notes(mailbox), self.kept.secret().clone());
         Recovery { operations, attempts, last_key: self.last_key, notes, secret, ..Recovery::default() }
     }
 
     /// Looks at every row: nothing here is in order of key.
     fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {
-        let mut found: Vec<&OperationRecord> =
-            self.by_key.values().map(|row| &row.record).filter(|record| query.wants(record)).collect();
-        found.sort_unstable_by_key(|record| record.key);
-        found.into_iter().take(query.limit).cloned().collect()
-    }
-}
-
-impl Row {
-    fn new(new: NewOperation) -> Self {
-        let record = new.first_row();
-        Self { record, fingerprint: new.fingerprint, email: Some(new.email), attempts: Vec::new() }
-    }
-
-    const fn seen(&self) -> Seen {
-        let OperationRecord { state, changed_at, attempts, rows, .. } = self.record;
-        Seen { state, changed_at, attempts, rows }
-    }
-
-    fn claim(&mut self, claim: &Claim) {
-        self.attempts.reserve_exact(1); // one is the rule
-        self.attempts.push(Tried { attempt: claim.attempt, cost: claim.cost, claimed_at: claim.at, finished_at: None });
-        self.record.rows = claim.attempt;
-        self.record.state = OperationState::Attempting;
-        self.record.changed_at = claim.at;
-        self.record.next_at = None;
-    }
-
-    fn apply(&mut self, record: &Record) {
-        if self.record.state == OperationState::Attempting {
-            match (record.transition, self.attempts.last_mut()) {
-                (Transition::Void, _) => drop(self.attempts.pop()),
-                // It is not known to have ended: its charge counts from its claim.
-                (_, Some(tried)) if record.transition.ends_attempt() => tried.finished_at = Some(record.at),
-                _ => {}
-            }
-        }
-        self.record.state = record.state;
-        self.record.changed_at = record.at;
-        self.record.next_at = record.next_at;
-        self.record.attempts = record.attempts;
-        self.record.last_status = record.status.or(self.record.last_status);
-        if record.provider_id.is_some() {
-            self.record.provider_id.clone_from(&record.provider_id);
-        }
-        if let Some(order) = &record.order {
-            self.record.deadline = order.deadline.unwrap_or(self.record.deadline);
-            self.record.order = Some(Arc::new(OrderWords { deadline: None, ..OrderWords::clone(order) }));
-        }
-    }
-}
-
-impl Tried {
-    fn record(&self, of: &OperationRecord) -> AttemptRecord {
-        AttemptRecord {
-            key: of.key,
-            attempt: self.attempt,
-            mailbox: Arc::clone(&of.mailbox),
-            lane: of.lane,
-            tenant: of.tenant.clone(),
-            cost: self.cost,
-            claimed_at: self.claimed_at,
-            finished_at: self.finished_at,
-        }
+        let mut found: Vec<&Row> = self.by_key.values().map(|row| &**row).filter(|row| row.is_wanted(query)).collect();
+        found.sort_unstable_by_key(|row| row.key);
+        found.into_iter().take(query.limit).map(Row::record).collect()
     }
 }
 
@@ -380,7 +307,7 @@ impl Store for MemoryStore {
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
         let rows = self.rows();
         let row = rows.by_id.get(id).and_then(|key| rows.by_key.get(key));
-        ready(Ok(row.map(|row| row.record.clone()))).boxed()
+        ready(Ok(row.map(|row| row.record()))).boxed()
     }
 
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {

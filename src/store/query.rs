@@ -76,9 +76,17 @@ impl OperationRecord {
     /// unknown.
     #[must_use]
     pub fn is_eligible(&self, now: Timestamp) -> bool {
-        OperationQuery::ELIGIBLE.contains(&self.state)
-            && self.not_before <= now
-            && self.next_at.is_none_or(|next_at| next_at <= now)
+        Self::eligible(self.state, self.not_before, self.next_at, now)
+    }
+
+    /// The same of an operation in this state, with these instants of its own.
+    pub(super) fn eligible(
+        state: OperationState,
+        not_before: Timestamp,
+        next_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> bool {
+        OperationQuery::ELIGIBLE.contains(&state) && not_before <= now && next_at.is_none_or(|next_at| next_at <= now)
     }
 
     /// The attempts and the time that are left at `now` under the retry policy of its mailbox. Nothing is left once it

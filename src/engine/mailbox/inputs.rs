@@ -158,7 +158,7 @@ impl Mailbox {
         entry.rows = entry.rows.saturating_add(1);
         entry.apply(Transition::Claim);
         entry.step = Step::Claiming { shared };
-        self.effects.push_back(Effect::Claim { key, attempt: entry.rows });
+        self.effects.push_back(Effect::Claim { key, attempt: entry.rows, cost: entry.cost() });
     }
 
     fn claimed(&mut self, now: Timestamp, key: OperationKey) {

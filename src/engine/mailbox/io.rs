@@ -203,6 +203,8 @@ pub enum Effect {
         key: OperationKey,
         /// The attempt's number, from 1.
         attempt: u32,
+        /// What it takes.
+        cost: Cost,
     },
     /// Send it, once; answer [`Input::Finished`]. Nothing may leave after `deadline`.
     Send {
