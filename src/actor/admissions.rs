@@ -142,6 +142,18 @@ impl Admissions {
         self.waited(admission.stage)
     }
 
+    /// Nobody will tell soon whether it was stored: the key stays taken. Returns the repeats that waited.
+    pub(crate) fn give_up_waiting(&mut self, operation: OperationKey) -> Vec<Handed> {
+        let key = self.by_operation.get(&operation);
+        match key.and_then(|key| self.by_key.get_mut(key)).map(|admission| &mut admission.stage) {
+            Some(Stage::Storing(waiting)) => {
+                self.waiting -= waiting.len();
+                std::mem::take(waiting)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Repeats whose key ended while they waited.
     pub(crate) fn take_released(&mut self) -> Vec<Handed> {
         self.waiting -= self.released.len();

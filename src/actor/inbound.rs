@@ -224,12 +224,15 @@ impl MailboxActor {
                         newcomer.charge.set(Fate::NotStored);
                     }
                     self.journal.arrived(newcomer.operation.lane);
-                    for repeat in self.admissions.failed(newcomer.operation.key) {
-                        repeat.not_stored(error.clone());
-                    }
+                    let key = newcomer.operation.key;
                     if matches!(error, StoreError::Unavailable { .. }) {
-                        // It may be stored all the same: then it has to come to an end, whether or not it is submitted again.
-                        self.journal.look_up(Arc::clone(&newcomer.handed.id), Vec::new());
+                        // It may be stored all the same: then it has to come to an end, whether or not it is submitted
+                        // again, and its admission key is taken.
+                        self.journal.look_up_doubt(Arc::clone(&newcomer.handed.id), key);
+                    } else {
+                        for repeat in self.admissions.failed(key) {
+                            repeat.not_stored(error.clone());
+                        }
                     }
                     newcomer.handed.not_stored(error.clone());
                 }

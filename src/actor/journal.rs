@@ -279,6 +279,11 @@ impl Journal {
         self.lookups.entry(id).or_default().waiting.extend(waiting);
     }
 
+    /// The same for an insert that may have been done.
+    pub(crate) fn look_up_doubt(&mut self, id: Arc<str>, doubted: OperationKey) {
+        self.lookups.entry(id).or_default().doubt = Some(doubted);
+    }
+
     /// How many wait for the row of an operation.
     pub(crate) fn looking_up(&self, id: &str) -> usize {
         self.lookups.get(id).map_or(0, |lookup| lookup.waiting.len())
@@ -292,10 +297,11 @@ impl Journal {
     /// Has them read again in a while.
     pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
         self.retry_at.get_or_insert(now.after(RECORD_RETRY));
-        for (id, Lookup { waiting, orders }) in lookups {
+        for (id, Lookup { waiting, orders, doubt }) in lookups {
             let lookup = self.lookups.entry(id).or_default();
             lookup.waiting.extend(waiting);
             lookup.orders.extend(orders);
+            lookup.doubt = lookup.doubt.or(doubt);
         }
     }
 

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::desk::{Entry, Who};
+use super::entrance::{Handed, TurnedAway};
 use super::mailbox::MailboxActor;
 use super::orders::PersonOrder;
 use super::past;
 use super::ticket::Ticket;
+use crate::engine::OperationKey;
 use crate::engine::mailbox::{Input, Outcome};
 use crate::store::{OperationRecord, StoreError};
 
@@ -26,6 +28,15 @@ pub(crate) struct Lookup {
     pub(crate) waiting: Waiting,
     /// What persons order about the operation, in the order in which it came.
     pub(crate) orders: Vec<PersonOrder>,
+    /// An insert under this number that may have been done: its admission key is taken until the row is known.
+    pub(crate) doubt: Option<OperationKey>,
+}
+
+/// What became of an insert that was in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    Stored,
+    NotStored,
 }
 
 /// Ids of operations whose rows are to be read, one entry each however many ask.
@@ -55,14 +66,22 @@ impl MailboxActor {
                 for (lookup, record) in lookups.into_values().zip(found) {
                     // Without a row there is nothing to tell: dropping the senders says so. A row of another mailbox is
                     // what a submission that failed would have been in conflict with.
-                    if let Some(record) = record.filter(|record| record.mailbox == *self.seat.id()) {
-                        self.on_row(lookup, &record);
+                    let record = record.filter(|record| record.mailbox == *self.seat.id());
+                    let repeats = lookup.doubt.map(|doubted| self.end_doubt(doubted, record.as_ref()));
+                    if let Some(record) = &record {
+                        self.on_row(lookup, record);
                     }
+                    repeats.into_iter().flatten().for_each(|repeat| self.answer_doubting(repeat, record.as_ref()));
                 }
             }
             Err(error) => {
                 let lasting = !error.is_retryable();
                 self.store_degraded();
+                if lasting {
+                    let doubted = lookups.values().filter_map(|lookup| lookup.doubt);
+                    let repeats: Vec<_> = doubted.flat_map(|key| self.admissions.give_up_waiting(key)).collect();
+                    repeats.into_iter().for_each(|repeat| repeat.turn_away(TurnedAway::MailboxHeld));
+                }
                 self.journal.look_up_later(lookups, self.now);
                 if lasting {
                     self.hold_for_store();
@@ -79,6 +98,28 @@ impl MailboxActor {
         }
         for order in lookup.orders {
             self.order_stored(order, record);
+        }
+    }
+
+    /// It is known now whether an insert was done whose answer was lost. If it was, its key admits what it stored; if
+    /// not, the key is free. So it is where the id was another operation's: only the store can tell the same content
+    /// from another. Returns those who repeated it, and whether they are to get what it stored.
+    fn end_doubt(&mut self, doubted: OperationKey, record: Option<&OperationRecord>) -> Vec<(Handed, Doubt)> {
+        let (repeats, doubt) = match record.filter(|record| record.key == doubted) {
+            Some(record) => (self.admissions.stored(doubted, record.key, past::outcome(record)), Doubt::Stored),
+            None => (self.admissions.failed(doubted), Doubt::NotStored),
+        };
+        repeats.into_iter().map(|repeat| (repeat, doubt)).collect()
+    }
+
+    /// Whoever repeated it gets its ticket, or the first of them takes its place.
+    fn answer_doubting(&mut self, (repeat, doubt): (Handed, Doubt), record: Option<&OperationRecord>) {
+        match record.filter(|_| doubt == Doubt::Stored) {
+            Some(record) => {
+                let ticket = self.ticket_of(record);
+                repeat.reply.send(Ok(ticket));
+            }
+            None => self.take_in_repeat(repeat),
         }
     }
 

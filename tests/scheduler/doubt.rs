@@ -82,3 +82,44 @@ fn an_operation_whose_claim_was_in_doubt_ends_in_the_store_as_it_did_for_its_cal
         assert_eq!(transport.count(), 0);
     });
 }
+
+#[test]
+fn an_admission_key_stays_taken_until_it_is_known_whether_its_insert_was_done() {
+    // The key was free at once: a second click while the first one was stored all the same sent a second email.
+    paused(|| async {
+        for is_stored in [true, false] {
+            let (store, transport) = (Faulty::default(), Scripted::accepting());
+            let built = builder(unlimited(), transport.clone()).store(store.clone());
+            let scheduler = built.start_on_current_thread().await.expect("starts");
+            let handle = scheduler.handle();
+            let click = |id: &str| foreground(id).admission_key("reset:kim", Duration::from_secs(600));
+            if is_stored {
+                store.faults().inserted = Some(out_of_reach());
+            } else {
+                store.faults().insert = Some(out_of_reach());
+            }
+            store.faults().operation = Some(out_of_reach());
+            let told = handle.submit(click("first")).await;
+            assert!(matches!(told, Err(SubmitError::Store { .. })), "{told:?}");
+            let clicks: Vec<_> = ["second", "third"]
+                .map(|id| {
+                    let (handle, click) = (handle.clone(), click(id));
+                    tokio::spawn(async move { handle.submit(click).await })
+                })
+                .into();
+            sleep(Duration::from_secs(30)).await;
+            assert_eq!(transport.count(), 0, "nobody knows yet");
+            assert!(clicks.iter().all(|click| !click.is_finished()));
+            store.faults().operation = None;
+            for click in clicks {
+                let ticket = timeout(Duration::from_secs(5), click).await.expect("soon").expect("no panic");
+                let outcome = ticket.expect("one operation").outcome().await;
+                assert!(matches!(outcome, Ok(Outcome::Accepted { .. })), "{outcome:?}");
+            }
+            assert_eq!(transport.ids(), [if is_stored { "first" } else { "second" }]);
+            let late = handle.submit(click("fourth")).await.expect("the same one");
+            assert!(matches!(late.outcome().await, Ok(Outcome::Accepted { .. })));
+            assert_eq!(transport.count(), 1);
+        }
+    });
+}

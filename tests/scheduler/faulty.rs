@@ -20,6 +20,8 @@ pub(crate) struct Faults {
     pub(crate) record: Option<StoreError>,
     /// Records are written, and the answer says this. Once.
     pub(crate) recorded: Option<StoreError>,
+    /// Operations are not stored. Once.
+    pub(crate) insert: Option<StoreError>,
     /// Operations are stored, and the answer says this. Once.
     pub(crate) inserted: Option<StoreError>,
     /// Notes are not kept.
@@ -30,6 +32,8 @@ pub(crate) struct Faults {
     pub(crate) claimed: Option<StoreError>,
     /// Nothing can be read back.
     pub(crate) recover: Option<StoreError>,
+    /// No operation is found by its id.
+    pub(crate) operation: Option<StoreError>,
 }
 
 /// Every call takes effect at once; its answer comes `late`. Clones are the same store.
@@ -109,8 +113,9 @@ impl Store for Faulty {
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
+        let failed = self.faults().insert.take();
         let said = self.faults().inserted.take();
-        self.call(None, async move {
+        self.call(failed, async move {
             let inserted = self.inner.insert(batch).await;
             said.map_or(inserted, Err)
         })
@@ -145,8 +150,8 @@ impl Store for Faulty {
     }
 
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
-        let id = id.to_owned();
-        self.call(None, async move { self.inner.operation(&id).await })
+        let (id, failed) = (id.to_owned(), self.faults().operation.clone());
+        self.call(failed, async move { self.inner.operation(&id).await })
     }
 
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {
