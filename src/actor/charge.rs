@@ -7,10 +7,11 @@
 use super::desk::{Flight, Who};
 use super::kept;
 use super::mailbox::MailboxActor;
+use super::past;
 use crate::engine::mailbox::{Input, Record};
 use crate::engine::operation::Transition;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::{NoteChange, StoreError};
+use crate::store::{Note, NoteBody, NoteChange, PermitNote, StoreError};
 
 impl MailboxActor {
     pub(super) fn is_permit(&self, key: OperationKey) -> bool {
@@ -34,12 +35,24 @@ impl MailboxActor {
         let Some(entry) = self.desk.get(record.key) else { return };
         match record.transition {
             Transition::Void => self.uncharge_permit(record.key),
-            // It stays as it is: not known to have ended.
-            Transition::Lose => {}
             _ => {
                 let Some(note) = entry.permit_note(record.key, Some(record.at)) else { return };
                 self.journal.note(kept::permit(self.seat.id(), note, self.now, self.counts_until()));
             }
+        }
+    }
+
+    /// Permits of an earlier life are out no longer: how long they count is settled now, and not at each restart anew.
+    pub(super) fn end_earlier_permits(&mut self, notes: &[Note]) {
+        let linger = self.policy.guard.request_deadline_max;
+        let permits = notes.iter().filter_map(|note| match &note.body {
+            NoteBody::Permit(permit) if permit.finished_at.is_none() => Some(permit),
+            _ => None,
+        });
+        for permit in permits.filter(|permit| self.desk.get(permit.key).is_none()) {
+            let finished_at = Some(past::permit(permit).counts_until(self.now, linger));
+            let ended = PermitNote { finished_at, ..permit.clone() };
+            self.journal.note(kept::permit(self.seat.id(), ended, self.now, self.counts_until()));
         }
     }
 

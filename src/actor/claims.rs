@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fnv::FnvHashMap;
 
 use crate::engine::mailbox::PastAttempt;
+use crate::engine::operation::OperationKind;
 use crate::engine::shared::Input;
 use crate::engine::{OperationKey, Timestamp};
 
@@ -63,7 +64,7 @@ impl Claims {
         self.claims.iter().filter_map(|(key, claim)| {
             let Input::Reserve { lane, tenant, cost, .. } = &claim.reserve else { return None };
             let (key, lane, cost, claimed_at) = (*key, *lane, *cost, claim.granted?);
-            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at: None };
+            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at: None, kind: OperationKind::Send };
             Some((tenant.clone(), attempt))
         })
     }

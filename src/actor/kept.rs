@@ -101,7 +101,7 @@ pub(crate) fn charges(recovery: &Recovery, since: Timestamp) -> impl Iterator<It
         }),
         _ => None,
     });
-    let counts = move |permit: &AttemptRecord| permit.finished_at.unwrap_or(permit.claimed_at) >= since;
+    let counts = move |permit: &AttemptRecord| permit.finished_at.is_none_or(|at| at >= since);
     recovery.attempts.iter().cloned().chain(permits.filter(counts))
 }
 

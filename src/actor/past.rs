@@ -7,7 +7,7 @@ use crate::engine::operation::OperationKind;
 use crate::engine::policy::{GuardPolicy, ScopePolicy};
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationState, Subject, Timestamp};
-use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Outline};
+use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Outline, PermitNote};
 
 /// An operation as the engine takes it.
 pub(crate) fn operation(record: &OperationRecord) -> Operation {
@@ -41,7 +41,15 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
 /// An attempt as the ledger takes it.
 pub(crate) const fn attempt(record: &AttemptRecord) -> PastAttempt {
     let AttemptRecord { key, lane, cost, claimed_at, finished_at, .. } = *record;
-    PastAttempt { key, lane, cost, claimed_at, finished_at }
+    // Attempts of operations are numbered from 1.
+    let kind = if record.attempt == 0 { OperationKind::Permit } else { OperationKind::Send };
+    PastAttempt { key, lane, cost, claimed_at, finished_at, kind }
+}
+
+/// The same of what a permit took.
+pub(crate) const fn permit(note: &PermitNote) -> PastAttempt {
+    let PermitNote { key, lane, cost, claimed_at, finished_at, .. } = *note;
+    PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Permit }
 }
 
 /// How an operation ended, if it has.

@@ -75,6 +75,7 @@ impl MailboxActor {
         let operations = recovery.operations.iter().map(restored).collect();
         let charges = kept::charges(&recovery, self.horizon());
         let attempts: Vec<_> = charges.map(|record| past::attempt(&record)).collect();
+        self.end_earlier_permits(&recovery.notes);
         self.restore_admissions(&recovery);
         self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy)));
         if let Some((_, memory)) = kept::breakers(&recovery.notes).next() {

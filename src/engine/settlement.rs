@@ -80,6 +80,16 @@ impl Settlement {
     }
 }
 
+/// When an attempt of which nobody knows the end can arrive at the latest: D_max after it was sent, or when whoever had
+/// it let go of it.
+pub(in crate::engine) fn latest_arrival(
+    sent_at: Timestamp,
+    ended_at: Timestamp,
+    request_deadline_max: Duration,
+) -> Timestamp {
+    sent_at.after(request_deadline_max).max(ended_at)
+}
+
 /// Settles the reservation that scope kind `at` holds for an attempt from `sent_at` to `ended_at`.
 ///
 /// `request_deadline_max` is D_max: after `sent_at + D_max` the attempt can no longer reach the provider. The kind of
@@ -92,7 +102,7 @@ pub fn settle(
     ended_at: Timestamp,
     request_deadline_max: Duration,
 ) -> Settlement {
-    let done_at = sent_at.after(request_deadline_max).max(ended_at);
+    let done_at = latest_arrival(sent_at, ended_at, request_deadline_max);
     match &answer.verdict {
         Verdict::Accepted => Settlement::held(ended_at, Slot::Free),
         Verdict::Throttled(throttle) => {

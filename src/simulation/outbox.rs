@@ -13,7 +13,7 @@ use super::agenda::Happening;
 use super::step::Work;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::mailbox::{Input, PastAttempt, Record, RestoredOperation};
-use crate::engine::operation::Transition;
+use crate::engine::operation::{OperationKind, Transition};
 use crate::engine::{OperationKey, OperationState, Scope, ScopeKind, Timestamp};
 
 /// Whether the world writes down what a restart needs.
@@ -160,7 +160,7 @@ impl World {
             let Some(traced) = self.get(*key) else { continue };
             let (claimed_at, finished_at) = (past.claimed_at, past.finished_at);
             let (key, lane, cost) = (*key, traced.lane, traced.cost);
-            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at };
+            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Send };
             attempts[traced.mailbox].push(attempt);
             shared.push((traced.tenant.clone(), attempt));
         }

@@ -16,6 +16,8 @@ mod lookups;
 mod oldest;
 mod orders;
 mod outcomes;
+#[cfg(feature = "sqlite")]
+mod outstanding;
 mod panics;
 mod permits;
 mod persons;

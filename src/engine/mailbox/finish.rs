@@ -26,7 +26,7 @@ impl Mailbox {
                 }
                 self.settle(now, key, sent_at, shared, &answer);
                 self.report(key, sent_at, &answer);
-                self.conclude(now, key, answer);
+                self.conclude(now, key, sent_at, answer);
             }
             // The answer of an attempt that was given up, or of an actor's earlier life, arrived after all.
             Step::Unknown { .. } if answer.verdict != Verdict::Unknown => {
@@ -83,11 +83,11 @@ impl Mailbox {
         self.effects.push_back(Effect::Event(told));
     }
 
-    fn conclude(&mut self, now: Timestamp, key: OperationKey, answer: Answer) {
+    fn conclude(&mut self, now: Timestamp, key: OperationKey, sent_at: Timestamp, answer: Answer) {
         let Some(entry) = self.table.get_mut(key) else { return };
         if entry.kind == OperationKind::Permit {
             // The caller sends by itself and decides what follows.
-            self.record_permit(now, key, &answer.verdict);
+            self.record_permit(now, key, sent_at, &answer.verdict);
             self.table.remove(key);
             return;
         }

@@ -8,6 +8,7 @@ use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::retry::backoff;
+use crate::engine::settlement;
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Sent, Verdict};
 
@@ -264,13 +265,18 @@ impl Mailbox {
     }
 
     /// What became of the charge of a permit that was handed over.
-    pub(super) fn record_permit(&mut self, now: Timestamp, key: OperationKey, verdict: &Verdict) {
+    pub(super) fn record_permit(&mut self, now: Timestamp, key: OperationKey, sent_at: Timestamp, verdict: &Verdict) {
         let transition = match verdict {
             Verdict::Transient { sent: Sent::No, .. } => Transition::Void,
             Verdict::Unknown => Transition::Lose,
             _ => Transition::Accept,
         };
-        self.push_record(now, key, transition, None);
+        // As long as it counts here it counts after a restart.
+        let at = match verdict {
+            Verdict::Unknown => settlement::latest_arrival(sent_at, now, self.policy.guard.request_deadline_max),
+            _ => now,
+        };
+        self.push_record(at, key, transition, None);
     }
 
     fn push_record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {

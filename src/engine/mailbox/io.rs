@@ -226,7 +226,8 @@ pub enum Effect {
         key: OperationKey,
     },
     /// Record a transition durably. Nothing waits for it. Of a permit only what became of its charge: `Void` when that
-    /// came back, `Lose` when it is not known to have ended, `Accept` when it ended.
+    /// came back, `Lose` when it is not known to have ended (its instant is
+    /// the latest at which it can arrive), `Accept` when it ended.
     Record(Record),
     /// Keep durably what the mailbox's breaker remembers, in place of what was kept; `None`: nothing any more. It ends at
     /// [`BreakerMemory::ends_at`]. Nothing waits for it.

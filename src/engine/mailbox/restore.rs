@@ -3,6 +3,8 @@
 //! Charges come back from the attempt log, so a restart grants no free day. An attempt that was live is `unknown`
 //! from now on: its request may have reached the provider.
 
+use std::time::Duration;
+
 use super::Mailbox;
 use super::entry::Step;
 use super::table::End;
@@ -10,7 +12,9 @@ use super::unknown::Tried;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
-use crate::engine::operation::{KeyMap, Operation, OperationKey, OperationState, QuarantineCause, Transition};
+use crate::engine::operation::{
+    KeyMap, Operation, OperationKey, OperationKind, OperationState, QuarantineCause, Transition,
+};
 use crate::engine::time::Timestamp;
 
 /// A live operation as the outbox has it.
@@ -41,8 +45,32 @@ pub struct PastAttempt {
     pub cost: Cost,
     /// When its row was written.
     pub claimed_at: Timestamp,
-    /// When it ended; `None`: not known to have ended.
+    /// When it ended, or could arrive at the latest; `None`: not known to have ended.
     pub finished_at: Option<Timestamp>,
+    /// Whose it was to send.
+    pub kind: OperationKind,
+}
+
+impl PastAttempt {
+    /// From which instant on it leaves each window one window later, where an attempt can arrive for `linger`.
+    ///
+    /// An end that is ahead is the latest possible arrival of one whose end nobody knows, and stays; one that is
+    /// further ahead is of a clock that was set back. Who had a permit may have sent until the process ended, and that may
+    /// have been just now.
+    #[must_use]
+    pub fn counts_until(&self, now: Timestamp, linger: Duration) -> Timestamp {
+        let lingers = self.claimed_at.min(now).after(linger);
+        match (self.finished_at, self.kind) {
+            (Some(at), _) => at.min(now.after(linger)),
+            (None, OperationKind::Send) => lingers,
+            (None, OperationKind::Permit) => lingers.max(now),
+        }
+    }
+
+    /// Whether the provider may still be executing it.
+    pub(in crate::engine) fn may_be_live(&self, now: Timestamp) -> bool {
+        self.finished_at.is_none_or(|at| at > now)
+    }
 }
 
 impl Mailbox {
@@ -54,16 +82,15 @@ impl Mailbox {
 
     /// Puts back what an earlier life of this mailbox left: call once, before any input.
     ///
-    /// Instants after `now` (the clock was set back between two lives) are taken as `now`: charges then count
+    /// Claims after `now` (the clock was set back between two lives) are taken as of `now`: charges then count
     /// longer than they must, never shorter.
     pub fn restore(&mut self, now: Timestamp, operations: Vec<RestoredOperation>, attempts: &[PastAttempt]) {
         self.now = self.now.max(now);
         let linger = self.policy.guard.request_deadline_max;
         for attempt in attempts {
-            let claimed_at = attempt.claimed_at.min(now);
-            let until = attempt.finished_at.map_or(claimed_at.after(linger), |at| at.min(now));
+            let (claimed_at, until) = (attempt.claimed_at.min(now), attempt.counts_until(now, linger));
             self.budget.restore(attempt.lane, &attempt.cost, until, &self.policy.guard);
-            if attempt.finished_at.is_none() {
+            if attempt.may_be_live(now) {
                 self.budget.restore_live(now, (attempt.lane, claimed_at), until, Self::rules(&self.policy));
             }
         }

@@ -34,13 +34,12 @@ impl Shared {
     }
 
     /// Puts back what earlier attempts took from the application's and their tenant's budgets: call once, before any
-    /// input. Instants after `now` are taken as `now`: charges then count longer than they must, never shorter.
+    /// input. Claims after `now` are taken as of `now`: charges then count longer than they must, never shorter.
     pub fn restore(&mut self, now: Timestamp, attempts: impl IntoIterator<Item = (Option<Arc<str>>, PastAttempt)>) {
         self.now = self.now.max(now);
         let policy = Arc::clone(&self.policy);
         for (tenant, attempt) in attempts {
-            let lingers = attempt.claimed_at.min(now).after(policy.guard.request_deadline_max);
-            let until = attempt.finished_at.map_or(lingers, |at| at.min(now));
+            let until = attempt.counts_until(now, policy.guard.request_deadline_max);
             if policy.limits_tenants()
                 && let Some(tenant) = &tenant
             {
@@ -48,7 +47,7 @@ impl Shared {
             }
             for budget in self.budgets_of_mut(tenant.as_ref()) {
                 budget.restore(attempt.lane, &attempt.cost, until, &policy.guard);
-                if attempt.finished_at.is_none() {
+                if attempt.may_be_live(now) {
                     let of = (attempt.lane, attempt.claimed_at.min(now));
                     budget.restore_live(now, of, until, Rules::from(&*policy));
                 }

@@ -75,6 +75,7 @@ fn a_restart_grants_no_free_day() {
             cost: Cost::ONE_REQUEST,
             claimed_at,
             finished_at: finished.then(|| claimed_at.after(Duration::from_secs(1))),
+            kind: OperationKind::Send,
         }
     };
     mailbox.restore(T0, Vec::new(), &[attempt(30, true), attempt(20, true), attempt(1, false)]);
