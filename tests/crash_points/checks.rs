@@ -8,11 +8,11 @@ use mailweir::Outcome;
 use mailweir::engine::invariants::{Violation, operation};
 use mailweir::engine::operation::Transition;
 use mailweir::engine::policy::DuplicatePolicy;
-use mailweir::engine::{OperationKey, OperationState};
+use mailweir::engine::{OperationKey, OperationState, Timestamp};
 use mailweir::upstream::check;
 
 use crate::book::{Flight, History};
-use crate::scenarios::Scenario;
+use crate::scenarios::{COOLDOWN, PERMIT, Scenario};
 use crate::world::Run;
 
 /// The first thing that is wrong.
@@ -33,7 +33,8 @@ pub(crate) fn check(scenario: &Scenario, run: &Run) -> Result<(), String> {
         };
         of_one.check(scenario, run)?;
     }
-    match taken.keys().find(|id| !run.rows.contains_key(*id)) {
+    one_operation_per_key(scenario, run)?;
+    match taken.keys().find(|id| !run.rows.contains_key(*id) && !id.starts_with(PERMIT)) {
         Some(id) => Err(format!("{id} arrived at the upstream and is not stored")),
         None => Ok(()),
     }
@@ -50,6 +51,23 @@ fn nothing_is_lost(run: &Run) -> Result<(), String> {
     let admitted: Vec<_> = run.book.histories.keys().copied().collect();
     let states: Vec<_> = run.rows.values().map(|row| (row.key, row.state)).collect();
     operation::one_state(&admitted, &states).map_err(|violation| violation.to_string())
+}
+
+/// Within its cooldown a key has admitted one operation.
+fn one_operation_per_key(scenario: &Scenario, run: &Run) -> Result<(), String> {
+    let mut admitted: BTreeMap<Arc<str>, Vec<(Timestamp, Arc<str>)>> = BTreeMap::new();
+    for (key, id) in scenario.keys(run.seed) {
+        if let Some(row) = run.rows.get(&id) {
+            admitted.entry(key).or_default().push((row.submitted_at, id));
+        }
+    }
+    for (key, mut operations) in admitted {
+        operations.sort_unstable();
+        if let Some([first, second]) = operations.windows(2).find(|pair| pair[1].0.since(pair[0].0) < COOLDOWN) {
+            return Err(format!("{key} admitted {} at {} and {} at {}", first.1, first.0, second.1, second.0));
+        }
+    }
+    Ok(())
 }
 
 fn windows_hold(scenario: &Scenario, run: &Run) -> Result<(), String> {

@@ -50,6 +50,9 @@ every_point_of! {
     deadlines_and_attempts_that_run_out_survive_a_death_at_each_write => "deadlines",
     two_mailboxes_under_one_limit_survive_a_death_at_each_write => "two_mailboxes",
     at_least_once_survives_a_death_at_each_write => "at_least_once",
+    holds_that_are_lifted_in_part_survive_a_death_at_each_write => "widened",
+    permits_survive_a_death_at_each_write => "permits",
+    admission_keys_survive_a_death_at_each_write => "clicks",
 }
 
 #[test]

@@ -16,7 +16,7 @@ use mailweir::upstream::{
     Algorithm, Block, Model, Profile, Random, Refusals, RetryAfterPolicy, Schedule, ScopeHeader, UpstreamLimit,
 };
 
-const NEWS: &str = "news@contoso.example";
+pub(crate) const NEWS: &str = "news@contoso.example";
 const ALERTS: &str = "alerts@contoso.example";
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -28,6 +28,10 @@ pub(crate) enum Act {
     Cancel(Arc<str>),
     Hold(HoldScope, Duration),
     Resume(HoldScope),
+    /// Lifts a hold for so many first, which are watched for so long.
+    ResumeFirst(HoldScope, u32, Duration),
+    /// Sends by itself, with a permit.
+    Permit(Arc<str>),
 }
 
 /// A submission. Instants count from the start.
@@ -39,7 +43,13 @@ pub(crate) struct New {
     pub(crate) campaign: Option<&'static str>,
     pub(crate) not_before: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
+    /// Its admission key, with a cooldown of [`COOLDOWN`].
+    pub(crate) key: Option<Arc<str>>,
 }
+
+pub(crate) const COOLDOWN: Duration = Duration::from_secs(90);
+/// What the ids of sends with a permit begin with.
+pub(crate) const PERMIT: &str = "permit-";
 
 /// When each act begins, from the start.
 pub(crate) type Acts = Vec<(Duration, Act)>;
@@ -59,14 +69,44 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
+    /// What the program does.
+    pub(crate) fn acts_of(&self, seed: u64) -> Acts {
+        (self.acts)(&mut Random::stream(seed, 0xAC75))
+    }
+
+    /// Admission keys, and the ids that were submitted under them.
+    pub(crate) fn keys(&self, seed: u64) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut found = Vec::new();
+        for (_, act) in self.acts_of(seed) {
+            let submitted = match act {
+                Act::Submit(new) => vec![new],
+                Act::SubmitMany(several) => several,
+                _ => continue,
+            };
+            found.extend(submitted.into_iter().filter_map(|new| Some((new.key?, new.id))));
+        }
+        found
+    }
+
     /// How long a commit takes: not at all, as in memory; a disk's sync; a disk in trouble.
     pub(crate) fn commit(&self, seed: u64) -> Duration {
         Duration::from_millis([0, 4, 150][(seed % 3) as usize])
     }
 }
 
-pub(crate) const ALL: [Scenario; 8] =
-    [CAMPAIGN, THROTTLED, UNKNOWNS, NOBODY_TELLS, STEERED, DEADLINES, TWO_MAILBOXES, AT_LEAST_ONCE];
+pub(crate) const ALL: [Scenario; 11] = [
+    CAMPAIGN,
+    THROTTLED,
+    UNKNOWNS,
+    NOBODY_TELLS,
+    STEERED,
+    DEADLINES,
+    TWO_MAILBOXES,
+    AT_LEAST_ONCE,
+    WIDENED,
+    PERMITS,
+    CLICKS,
+];
 
 const CAMPAIGN: Scenario = Scenario {
     name: "campaign",
@@ -216,6 +256,58 @@ const AT_LEAST_ONCE: Scenario = Scenario {
     ..UNKNOWNS
 };
 
+/// Holds that are lifted in part: one that goes well, one that ends meanwhile, one that a person lifts, one of everything.
+const WIDENED: Scenario = Scenario {
+    name: "widened",
+    model: |_, _| faulty([UpstreamLimit::requests(30, MINUTE)]),
+    acts: |random| {
+        let mut acts = mixed(random);
+        let (all, mailbox) = (HoldScope::All, HoldScope::Mailbox(Arc::from(NEWS)));
+        let campaign = HoldScope::Campaign(Arc::from("spring"));
+        let at = Duration::from_secs;
+        let hold = |second, scope: &HoldScope, lasts| (at(second), Act::Hold(scope.clone(), at(lasts)));
+        let first =
+            |second, scope: &HoldScope, first, watch| (at(second), Act::ResumeFirst(scope.clone(), first, at(watch)));
+        acts.extend([
+            hold(1, &campaign, 900),
+            first(25, &campaign, 4, 20),
+            hold(90, &mailbox, 60),
+            first(100, &mailbox, 3, 300),
+            hold(160, &mailbox, 600),
+            first(170, &mailbox, 2, 300),
+            (at(200), Act::Resume(mailbox.clone())),
+            hold(215, &all, 900),
+            first(230, &all, 3, 15),
+        ]);
+        acts
+    },
+    ..UNKNOWNS
+};
+
+/// Some send by themselves.
+const PERMITS: Scenario = Scenario {
+    name: "permits",
+    acts: |random| {
+        let mut acts: Acts = (0..25).map(|n| (spread(random, 120), Act::Submit(bulk("bulk", n)))).collect();
+        acts.extend((0..40).map(|n| (spread(random, 150), Act::Permit(Arc::from(format!("{PERMIT}{n}"))))));
+        acts
+    },
+    ..UNKNOWNS
+};
+
+/// Several clicks on the same few buttons.
+const CLICKS: Scenario = Scenario {
+    name: "clicks",
+    acts: |random| {
+        let click = |n| New { key: Some(Arc::from(format!("reset-{}", n % 7))), ..code("click", n) };
+        let mut acts: Acts = (0..60).map(|n| (spread(random, 240), Act::Submit(click(n)))).collect();
+        acts.push((Duration::ZERO, Act::SubmitMany((60..75).map(click).collect())));
+        acts.extend((0..15).map(|n| (spread(random, 120), Act::Submit(bulk("bulk", n)))));
+        acts
+    },
+    ..UNKNOWNS
+};
+
 fn after(start: Timestamp, seconds: u64) -> Timestamp {
     start.after(Duration::from_secs(seconds))
 }
@@ -274,6 +366,7 @@ fn bulk(name: &str, n: u64) -> New {
         campaign: n.is_multiple_of(2).then_some("spring"),
         not_before: None,
         deadline: None,
+        key: None,
     }
 }
 

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::engine::{OperationState, Timestamp};
-use mailweir::scheduler::{Order, OrderAnswer, Scheduler, SchedulerHandle};
+use mailweir::scheduler::{AskError, Order, OrderAnswer, Scheduler, SchedulerHandle};
 use mailweir::store::{OperationQuery, OperationRecord, Store};
 use mailweir::transport::simulated::SimulatedTransport;
-use mailweir::upstream::{Random, Upstream};
-use mailweir::{Email, Outcome, Submission};
+use mailweir::transport::{Attempt, Transport, Verdict};
+use mailweir::upstream::Upstream;
+use mailweir::{Cost, Email, Lane, Outcome, Submission};
 use tokio::task::JoinSet;
 
 use crate::book::Book;
 use crate::mortal::{Fabric, Life, MortalStore, MortalTransport, Plan, UnderWay};
-use crate::scenarios::{Act, New, Scenario};
+use crate::scenarios::{Act, COOLDOWN, NEWS, New, Scenario};
 use crate::shelf::Shelf;
 
 /// An instant that looks like today.
@@ -28,6 +29,8 @@ pub(crate) const START: Timestamp = Timestamp::from_micros(1_764_500_000_000_000
 const END: Duration = Duration::from_secs(6 * 3_600);
 /// A caller whose call failed tries again after this.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Who sends by itself waits this long for an answer, as the scheduler does.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Processes of one run, at most.
 const LIVES_MAX: usize = 8;
 
@@ -52,6 +55,7 @@ pub(crate) struct Told {
 /// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct Run {
+    pub(crate) seed: u64,
     pub(crate) lives: usize,
     pub(crate) book: Book,
     pub(crate) upstream: Upstream,
@@ -84,6 +88,9 @@ fn submission(new: &New) -> Submission {
     if let Some(campaign) = new.campaign {
         submission = submission.campaign(campaign);
     }
+    if let Some(key) = &new.key {
+        submission = submission.admission_key(Arc::clone(key), COOLDOWN);
+    }
     if let Some(at) = new.not_before {
         let at = Duration::from_micros(START.after(at).as_micros());
         submission = submission.not_before(std::time::SystemTime::UNIX_EPOCH + at);
@@ -104,7 +111,7 @@ pub(crate) fn run(scenario: &Scenario, course: &Course, shelf: &Shelf) -> Result
         let clock = Arc::new(TokioClock::starting_at(START));
         let model = (scenario.model)(START, course.seed);
         let upstream = Arc::new(Mutex::new(Upstream::new(model, course.seed)));
-        let acts = (scenario.acts)(&mut Random::stream(course.seed, 0xAC75));
+        let acts = scenario.acts_of(course.seed);
         let fabric = Fabric::new(Arc::clone(&course.plan), scenario.commit(course.seed));
         let over = Rc::new(RefCell::new(vec![false; acts.len()]));
         let told = Rc::default();
@@ -138,14 +145,15 @@ impl World<'_> {
         let store = Arc::new(store);
         let inner = SimulatedTransport::new(Arc::clone(&self.upstream), Arc::clone(&self.clock) as Arc<dyn Clock>);
         let inner = if self.scenario.looks_up { inner } else { inner.without_reconciliation() };
-        let transport = MortalTransport {
-            inner: Arc::new(inner),
+        let inner = Arc::new(inner);
+        let transport = || MortalTransport {
+            inner: Arc::clone(&inner),
             life: Arc::clone(&life),
             fabric: self.fabric.clone(),
             clock: Arc::clone(&self.clock),
             under_way: self.course.under_way,
         };
-        let builder = Scheduler::builder((self.scenario.config)(), transport)
+        let builder = Scheduler::builder((self.scenario.config)(), transport())
             .clock(Arc::clone(&self.clock) as Arc<dyn Clock>)
             .store(Arc::clone(&store))
             .seeds([self.course.seed, 2]);
@@ -154,7 +162,7 @@ impl World<'_> {
             started = builder.start_on_current_thread() => started.map_err(|error| format!("it does not start: {error}"))?,
             () = life.died() => return Ok(End::Died),
         };
-        let callers = self.callers(&scheduler.handle(), &life);
+        let callers = self.callers(&scheduler.handle(), &life, &Arc::new(transport()));
         let end = tokio::select! {
             () = life.died() => Ok(End::Died),
             ended = self.settled(&*store.inner) => ended.map(End::Done),
@@ -164,13 +172,14 @@ impl World<'_> {
     }
 
     /// Those who have something left to do.
-    fn callers(&self, handle: &SchedulerHandle, life: &Arc<Life>) -> JoinSet<()> {
+    fn callers(&self, handle: &SchedulerHandle, life: &Arc<Life>, transport: &Arc<MortalTransport>) -> JoinSet<()> {
         let mut callers = JoinSet::new();
         for (place, (at, act)) in self.acts.iter().enumerate() {
             if self.over.borrow()[place] {
                 continue;
             }
-            let caller = Caller { handle: handle.clone(), life: Arc::clone(life), told: Rc::clone(&self.told) };
+            let (handle, life, transport) = (handle.clone(), Arc::clone(life), Arc::clone(transport));
+            let caller = Caller { handle, life, transport, told: Rc::clone(&self.told) };
             let (over, act, wait) = (Rc::clone(&self.over), act.clone(), START.after(*at).since(self.clock.now()));
             callers.spawn_local(async move {
                 tokio::time::sleep(wait).await;
@@ -203,6 +212,7 @@ impl World<'_> {
 
     fn end(&self, lives: usize, rows: Vec<OperationRecord>) -> Run {
         Run {
+            seed: self.course.seed,
             lives,
             book: std::mem::take(&mut *self.fabric.book()),
             upstream: self.upstream.lock().expect("not poisoned").clone(),
@@ -216,6 +226,8 @@ impl World<'_> {
 struct Caller {
     handle: SchedulerHandle,
     life: Arc<Life>,
+    /// For those who send by themselves.
+    transport: Arc<MortalTransport>,
     told: Rc<RefCell<Told>>,
 }
 
@@ -238,12 +250,32 @@ impl Caller {
                     self.handle.hold(scope.clone(), Order::new("a test").expires_in(*lasts)).await.is_ok()
                 }
                 Act::Resume(scope) => self.handle.resume(scope.clone()).await.is_ok(),
+                Act::ResumeFirst(scope, first, watch) => {
+                    let order = Order::new("a test").watch(*watch);
+                    let resumed = self.handle.resume_first(scope.clone(), *first, order).await;
+                    matches!(resumed, Ok(_) | Err(AskError::NoHold { .. }))
+                }
+                Act::Permit(id) => self.sends(id).await,
             };
             if self.life.is_dead() || done {
                 return !self.life.is_dead();
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    /// Sends by itself what no operation is, under the limits that all of them share.
+    async fn sends(&self, id: &Arc<str>) -> bool {
+        let email = email(NEWS, id);
+        let cost = Cost::email(1, email.mime().len() as u64);
+        let Ok(permit) = self.handle.acquire(NEWS, cost, Lane::Background).await else { return false };
+        let (operation_id, mailbox) = (Arc::clone(id), Arc::from(NEWS));
+        let attempt = Attempt { operation_id, mailbox, lane: Lane::Background, number: 1, email, timeout: PATIENCE };
+        match tokio::time::timeout(PATIENCE, self.transport.send(attempt)).await {
+            Ok(answer) => permit.settle(answer),
+            Err(_) => permit.settle(Verdict::Unknown),
+        }
+        true
     }
 
     async fn submits(&self, new: &New) -> bool {
@@ -260,8 +292,10 @@ impl Caller {
             // Its deadline passed while the process was down: nobody will send it, and nobody has it.
             Err(error) => return matches!(error, mailweir::SubmitError::Invalid { .. }) && new.deadline.is_some(),
         };
-        self.told.borrow_mut().taken_in.push(Arc::clone(&new.id));
-        let (life, told, id) = (Arc::clone(&self.life), Rc::clone(&self.told), Arc::clone(&new.id));
+        // Under an admission key it may be the operation of an earlier click.
+        let id = Arc::clone(ticket.operation_id());
+        self.told.borrow_mut().taken_in.push(Arc::clone(&id));
+        let (life, told) = (Arc::clone(&self.life), Rc::clone(&self.told));
         tokio::task::spawn_local(async move {
             if let Ok(outcome) = ticket.outcome().await
                 && !life.is_dead()
