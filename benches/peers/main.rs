@@ -5,10 +5,12 @@
 //! clock (`governor`); its authors may hold guards that are not described. Peers over real HTTP are not there yet.
 //!
 //! `cargo bench --features sim --bench peers` prints Markdown; `-- --json FILE` writes one JSON line per cell,
-//! `-- --runs N` changes how many seeds a cell is the mean of, `-- --only TEXT` runs the scenarios whose name has it.
+//! `-- --pictures FOLDER` one SVG per scenario, `-- --runs N` changes how many seeds a cell is the mean of, `-- --only
+//! TEXT` runs the scenarios whose name has it.
 
 mod arena;
 mod ours;
+mod picture;
 mod policy;
 mod report;
 mod scenario;
@@ -26,16 +28,18 @@ struct Arguments {
     runs: u64,
     json: Option<String>,
     only: Option<String>,
+    pictures: Option<std::path::PathBuf>,
 }
 
 fn arguments() -> Arguments {
-    let mut arguments = Arguments { runs: RUNS, json: None, only: None };
+    let mut arguments = Arguments { runs: RUNS, json: None, only: None, pictures: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
         match word.as_str() {
             "--runs" => arguments.runs = value().parse().expect("--runs takes a number"),
             "--json" => arguments.json = Some(value()),
+            "--pictures" => arguments.pictures = Some(value().into()),
             "--only" => arguments.only = Some(value()),
             // What cargo bench adds.
             _ => {}
@@ -51,15 +55,21 @@ fn main() {
         if arguments.only.as_ref().is_some_and(|only| !scenario.name.contains(only.as_str())) {
             continue;
         }
-        println!("\n### {}\n\n{}\n", scenario.name, scenario.about);
-        for profile in Profile::ALL {
-            let rows = compare(&scenario, profile, arguments.runs);
-            report::print(profile, &rows);
-            if let Some(file) = &mut json {
-                for row in &rows {
-                    writeln!(file, "{}", row.json(scenario.name, profile)).expect("the file takes a line");
-                }
+        let rows = |profile| (profile, compare(&scenario, profile, arguments.runs));
+        let profiles: Vec<(Profile, Vec<Row>)> = Profile::ALL.into_iter().map(rows).collect();
+        println!("### {}\n\n{}\n\n{}", scenario.name, scenario.about, report::table(&profiles));
+        if let Some(file) = &mut json {
+            for (profile, row) in profiles.iter().flat_map(|(profile, rows)| rows.iter().map(move |row| (profile, row)))
+            {
+                writeln!(file, "{}", row.json(scenario.name, *profile)).expect("the file takes a line");
             }
+        }
+        let on_a = profiles.iter().find(|(profile, _)| *profile == Profile::A);
+        if let (Some(folder), Some((_, rows))) = (&arguments.pictures, on_a) {
+            let short = scenario.name.split(':').next().unwrap_or_default().to_lowercase();
+            let picture = picture::draw(scenario.name, rows);
+            std::fs::write(folder.join(format!("{short}.svg")), picture).expect("--pictures FOLDER is writable");
+            println!("![{}](benchmarks/{short}.svg)\n", scenario.name);
         }
     }
 }

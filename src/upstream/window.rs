@@ -95,7 +95,7 @@ impl Window {
             },
             Self::Anchored { opened: Some(opened), count } if *count > room => later(*opened, width),
             Self::Anchored { .. } => now,
-            Self::Rolling { charges, total } => rolling_ready(now, charges, total.saturating_sub(room), width),
+            Self::Rolling { charges, total } => rolling_ready(now, charges, *total, room, width),
             Self::Bucket { level, .. } => {
                 let missing = scaled(cost, width).saturating_sub(level.unwrap_or(i128::MAX));
                 match u128::try_from(missing) {
@@ -196,19 +196,26 @@ fn elapsed_needed(count: u64, room: u64, width: u64) -> u64 {
     width - narrow(kept).min(width)
 }
 
-/// When the oldest charges that hold `excess` units have left the window.
-fn rolling_ready(now: Timestamp, charges: &VecDeque<(Timestamp, u64)>, excess: u64, width: u64) -> Timestamp {
-    let mut freed = 0_u64;
-    for (at, cost) in charges {
-        if freed >= excess {
-            break;
-        }
-        freed = freed.saturating_add(*cost);
-        if freed >= excess {
-            return later(*at, width);
-        }
+/// When enough of the oldest charges have left the window for `room` to hold the rest. Counted from the end that is nearer:
+/// a client in a storm of refusals has a thousand times the room in its window, a careful one hardly more than it.
+fn rolling_ready(now: Timestamp, charges: &VecDeque<(Timestamp, u64)>, total: u64, room: u64, width: u64) -> Timestamp {
+    let excess = total.saturating_sub(room);
+    if excess == 0 {
+        return now;
     }
-    now
+    let reached = |most: u64| {
+        let mut sum = 0_u64;
+        move |(_, cost): &&(Timestamp, u64)| {
+            sum = sum.saturating_add(*cost);
+            sum >= most
+        }
+    };
+    let last = if excess <= room {
+        charges.iter().find(reached(excess))
+    } else {
+        charges.iter().rev().find(reached(room.saturating_add(1)))
+    };
+    last.map_or(now, |(at, _)| later(*at, width))
 }
 
 fn later(at: Timestamp, micros: u64) -> Timestamp {

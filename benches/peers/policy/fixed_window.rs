@@ -82,6 +82,7 @@ impl Policy for FixedWindow {
     }
 
     fn heard(&mut self, now: Timestamp, job: usize, heard: Heard) {
+        self.queue.freed(job);
         if heard.status != Some(202) {
             self.put_back(now, job, heard.retry_after.unwrap_or_default());
         }
