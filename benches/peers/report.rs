@@ -17,6 +17,7 @@ pub(crate) struct Cell {
     makespan: Option<Duration>,
     /// The optimum's.
     best: Duration,
+    cut_off: Duration,
     refused: u64,
     arrivals: u64,
     duplicates: u64,
@@ -50,6 +51,7 @@ impl Cell {
             done: ended.iter().flatten().count(),
             makespan: all.then(|| last.since(START)),
             best: best(scenario, profile, seed, jobs),
+            cut_off: scenario.cut_off,
             refused: counts.refused,
             arrivals: counts.arrivals,
             duplicates: counts.duplicates,
@@ -88,7 +90,10 @@ pub(crate) struct Row {
     done: f64,
     done_share: f64,
     makespan: f64,
+    /// The optimum's time over its own.
     ratio: f64,
+    /// The optimum's time over the cut-off's.
+    best: f64,
     refused: f64,
     sends_per_accepted: f64,
     duplicates: f64,
@@ -120,6 +125,7 @@ impl Row {
             done_share: of(|cell| cell.done as f64 / cell.jobs.max(1) as f64),
             makespan: mean(finished().map(|(makespan, _)| makespan.as_secs_f64())),
             ratio: mean(finished().map(|(makespan, best)| best.as_secs_f64() / makespan.as_secs_f64())),
+            best: of(|cell| cell.best.as_secs_f64() / cell.cut_off.as_secs_f64()),
             refused: of(|cell| cell.refused as f64),
             sends_per_accepted: of(|cell| cell.arrivals as f64 / (cell.done.max(1)) as f64),
             duplicates: of(|cell| cell.duplicates as f64),
@@ -161,11 +167,14 @@ impl Row {
         self.name.contains("mailweir")
     }
 
-    /// The optimum's time over its own; what was done of it by the cut-off where it did not finish. With many mailboxes the
-    /// optimum is not known: what was done.
+    /// The optimum's time over its own; for who did not finish, what it did by the cut-off over what the optimum would have.
+    /// With many mailboxes the optimum is not known: what was done.
     pub(crate) fn goodput(&self) -> f64 {
-        let known = self.finished >= 1.0 && self.ratio > 0.0;
-        if known { self.ratio.min(1.0) } else { self.done_share }
+        match (self.best > 0.0, self.finished >= 1.0) {
+            (false, _) => self.done_share,
+            (true, true) => self.ratio.min(1.0),
+            (true, false) => self.done_share * self.best.min(1.0),
+        }
     }
 
     pub(crate) fn people_p99(&self) -> f64 {
