@@ -17,7 +17,7 @@ use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationKey};
-use crate::store::{KeyHash, NewOperation};
+use crate::store::{KeyHash, NewOperation, Note};
 use crate::submission::SubmitError;
 
 /// When to repeat again after too many waited: a store that works has answered by then.
@@ -27,6 +27,12 @@ impl MailboxActor {
     pub(super) fn on_admit(&mut self, admit: Admit) {
         if self.drain.is_some() || self.world.is_closing() {
             return self.hand_back(admit);
+        }
+        if let Some(fleet) = self.world.fleet.as_ref().filter(|fleet| fleet.is_cut_off()) {
+            return fleet.turn_away(admit);
+        }
+        if self.mode == Mode::Remote {
+            return self.admit_remote(admit);
         }
         if self.mode != Mode::Live || self.engine.is_none() {
             return admit.turn_away(TurnedAway::MailboxHeld);
@@ -64,7 +70,13 @@ impl MailboxActor {
             self.admissions.open(key, until, operation.key, Arc::clone(&handed.id));
             kept::admission(self.seat.id(), key, &handed.id, (self.now, until))
         });
-        let new = NewOperation {
+        let new = self.new_operation(&handed, &operation, note);
+        self.journal.insert(Newcomer { handed, operation, charge }, new);
+    }
+
+    /// What goes into the store.
+    pub(super) fn new_operation(&self, handed: &Handed, operation: &Operation, note: Option<Note>) -> NewOperation {
+        NewOperation {
             key: operation.key,
             id: Arc::clone(&handed.id),
             fingerprint: handed.fingerprint,
@@ -78,11 +90,10 @@ impl MailboxActor {
             deadline: operation.deadline,
             email: handed.submission.email.clone(),
             note,
-        };
-        self.journal.insert(Newcomer { handed, operation, charge }, new);
+        }
     }
 
-    fn charge_caller(&self, handed: &Handed) -> Result<CallerCharge, CallerRefusal> {
+    pub(super) fn charge_caller(&self, handed: &Handed) -> Result<CallerCharge, CallerRefusal> {
         let submission = &handed.submission;
         let settings = self.world.settings.load();
         let operation = (Arc::clone(self.seat.id()), Arc::clone(&handed.id));
@@ -124,7 +135,7 @@ impl MailboxActor {
         None
     }
 
-    fn operation_of(&self, handed: &Handed) -> Operation {
+    pub(super) fn operation_of(&self, handed: &Handed) -> Operation {
         let submission = &handed.submission;
         let deadline = submission
             .deadline

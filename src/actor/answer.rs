@@ -29,8 +29,13 @@ impl MailboxActor {
                     drop(answer.send(Box::new(engine.snapshot(self.now))));
                 }
             }
+            Question::Order(order) if self.mode == Mode::Remote => self.order_remote(*order),
             Question::Order(order) => self.on_order(*order),
+            Question::Subscribe { record, answer } if self.mode == Mode::Remote => {
+                drop(answer.send(self.remote_ticket(&record)));
+            }
             Question::Subscribe { record, answer } => drop(answer.send(self.ticket_of(&record))),
+            Question::Command { input, answer } if self.mode == Mode::Remote => self.command_remote(input, answer),
             Question::Command { input, answer } => {
                 if self.command(input) {
                     let _ = answer.send(());
@@ -108,6 +113,34 @@ impl MailboxActor {
         newcomer.handed.turn_away(why);
         repeats.into_iter().for_each(|repeat| repeat.turn_away(why));
         count
+    }
+
+    /// Ends the drain when nothing is in flight any more.
+    pub(super) fn end_drain(&mut self) {
+        let settled = self.desk.airborne() == 0 && (self.journal.is_settled() || self.journal.is_failing());
+        let settled = settled && (self.own.late.is_empty() || self.own.lease.is_none());
+        if self.drain.is_none() || !settled {
+            return;
+        }
+        if self.journal.is_settled()
+            && let (Some(fleet), Some(lease)) = (&self.world.fleet, &self.own.lease)
+        {
+            fleet.is_drained(lease);
+        }
+        let returned = self.handed_back + self.waiting_at_drain();
+        if let Some(drain) = &mut self.drain {
+            let drained = Drained { returned, ..drain.so_far };
+            for answer in drain.answers.drain(..) {
+                let _ = answer.send(drained);
+            }
+        }
+    }
+
+    /// Operations at the desk, without those that the drain has counted as unknown.
+    pub(super) fn waiting_at_drain(&self) -> u64 {
+        let Some(drain) = &self.drain else { return 0 };
+        let unknown = drain.unknown.iter().filter(|key| self.desk.get(**key).is_some()).count() as u64;
+        self.desk.operations().saturating_sub(unknown)
     }
 
     /// What a drain that ran out of time leaves behind.

@@ -174,6 +174,19 @@ impl Desk {
         Some(since)
     }
 
+    /// Who waits for operations of a mailbox that is another process's from now on. Attempts that are out stay until they
+    /// land.
+    pub(crate) fn surrender(&mut self) -> Vec<(Arc<str>, Listeners)> {
+        let mut waiting = Vec::new();
+        self.entries.retain(|_, entry| {
+            if let Who::Operation(listeners) = &mut entry.who {
+                waiting.push((Arc::clone(&entry.id), std::mem::take(listeners)));
+            }
+            matches!(entry.flight, Flight::Airborne(_))
+        });
+        waiting
+    }
+
     /// Whether an operation that was here all along has no attempt under way.
     pub(crate) fn has_landed(&self, key: OperationKey) -> bool {
         self.entries.get(&key).is_some_and(|entry| entry.flight == Flight::Grounded)

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::aside::Origin;
 use super::bell::Stop;
+use super::fleet::run as run_fleet;
 use super::outlet;
 use super::past;
 use super::shared::SharedActor;
@@ -32,7 +33,7 @@ pub(crate) async fn on_own_thread(world: Arc<World>, outline: Outline) -> std::i
         system.block_on(run(on_thread, outline, ready));
     })?;
     started.await.unwrap_or_else(|_| Err(std::io::Error::other("the actors' thread ended before it began")))?;
-    world.host.spawn(outlet::dispatch(Arc::clone(&world)));
+    attend(&world);
     Ok(())
 }
 
@@ -45,8 +46,16 @@ pub(crate) async fn on_current_thread(world: Arc<World>, outline: Outline) -> st
     let (ready, started) = oneshot::channel();
     tokio::task::spawn_local(run(Arc::clone(&world), outline, ready));
     started.await.unwrap_or_else(|_| Err(std::io::Error::other("the actors' task ended before it began")))?;
-    world.host.spawn(outlet::dispatch(Arc::clone(&world)));
+    attend(&world);
     Ok(())
+}
+
+/// What runs on the host's runtime beside the actors.
+fn attend(world: &Arc<World>) {
+    world.host.spawn(outlet::dispatch(Arc::clone(world)));
+    if let Some(fleet) = &world.fleet {
+        run_fleet(world, fleet);
+    }
 }
 
 async fn run(world: Arc<World>, outline: Outline, ready: oneshot::Sender<std::io::Result<()>>) {

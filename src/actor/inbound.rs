@@ -6,13 +6,14 @@ use super::callers::Fate;
 use super::desk::{Entry, Who};
 use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
-use super::mailbox::MailboxActor;
+use super::mailbox::{MailboxActor, Mode};
 use super::past;
 use super::permit::TryAcquire;
 use super::reply::Reply;
 use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::{Input, Record};
+use crate::engine::policy::CutOff;
 use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
 use crate::store::{Claim, Inserted, NoteChange, StoreError};
 use crate::submission::SubmitError;
@@ -20,6 +21,9 @@ use crate::telemetry::{EventKind, StorePolicy};
 
 impl MailboxActor {
     pub(super) fn on_reply(&mut self, reply: Reply) {
+        if self.mode == Mode::Remote && reply.needs_engine() {
+            return self.on_remote_reply(reply);
+        }
         if self.engine.is_none() && reply.needs_engine() {
             // Never more than attempts under way: they are heard when there is an engine again.
             return self.postponed.push(reply);
@@ -36,9 +40,17 @@ impl MailboxActor {
             }
             Reply::Withdrawn { key } => self.step(Input::Cancel { key }),
             Reply::Resolved { key, accepted } => self.step(Input::Resolved { key, accepted }),
+            Reply::Look => {}
+            Reply::Acquire => self.acquire(),
+            Reply::Acquired { asked_at, answer } => self.on_acquired(asked_at, answer),
+            Reply::Letters(letters) => self.on_letters(letters),
+            Reply::Obeyed { order, answer } => self.on_obeyed(order, answer),
+            Reply::Row(record) => self.on_read_row(&record),
+            Reply::Late(written) => self.on_late(written),
             Reply::Written(written) => {
                 self.journal.landed();
                 self.on_written(*written);
+                self.own.overtaken = false;
             }
             Reply::Recovered(reading) => self.on_recovered(reading.recovery),
         }
@@ -176,21 +188,37 @@ impl MailboxActor {
 
     pub(super) fn store_degraded(&mut self) {
         if !std::mem::replace(&mut self.degraded, true) {
-            let (store, policy) = (self.world.store.kind(), StorePolicy::Pause);
+            let (store, policy) = (self.world.store.kind(), self.store_policy());
             self.world.reporter.report(self.now, EventKind::StoreDegraded { store, policy });
         }
     }
 
-    fn store_recovered(&mut self) {
+    /// What foreground does meanwhile.
+    fn store_policy(&self) -> StorePolicy {
+        match self.policy.fleet.foreground {
+            _ if self.own.lease.is_none() => StorePolicy::Pause,
+            CutOff::Pause => StorePolicy::Pause,
+            CutOff::Half => StorePolicy::Half,
+            CutOff::Trickle => StorePolicy::Trickle,
+        }
+    }
+
+    pub(super) fn store_recovered(&mut self) {
         if std::mem::take(&mut self.degraded) {
-            let (store, policy) = (self.world.store.kind(), StorePolicy::Pause);
+            let (store, policy) = (self.world.store.kind(), self.store_policy());
             self.world.reporter.report(self.now, EventKind::StoreRecovered { store, policy });
         }
     }
 
     fn on_claimed(&mut self, claims: Vec<Claim>, answer: Result<Vec<Option<Email>>, StoreError>) {
+        if self.is_fenced() {
+            return self.on_fenced(claims, answer);
+        }
         let Ok(emails) = answer else {
             self.store_degraded();
+            if let Some(fleet) = &self.world.fleet {
+                fleet.suspect();
+            }
             for claim in claims {
                 // Whatever the store's trouble is, the operation is still in it.
                 self.step(Input::ClaimFailed { key: claim.key, transient: true });
@@ -241,6 +269,9 @@ impl MailboxActor {
     }
 
     fn on_stored(&mut self, newcomer: Newcomer, inserted: Inserted) {
+        if self.mode == Mode::Remote {
+            return self.on_stored_remote(newcomer, inserted);
+        }
         let Newcomer { handed, operation, mut charge } = newcomer;
         self.journal.arrived(operation.lane);
         charge.set(if inserted == Inserted::New { Fate::Stored } else { Fate::NotStored });

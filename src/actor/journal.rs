@@ -23,13 +23,15 @@ use tokio::sync::oneshot;
 use super::callers::{CallerCharge, Fate};
 use super::desk::Listeners;
 use super::entrance::Handed;
+use super::fleet::Membership;
 use super::lookup::{Lookup, Lookups};
 use super::orders::PersonOrder;
 use super::question::OrderAnswer;
 use super::room::{begins_permit, insert, keep};
 use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record, Refusal};
-use crate::engine::{Lane, Operation, OperationKey, Timestamp};
+use crate::engine::{Lane, Operation, OperationKey, OperationState, Timestamp};
+use crate::store::fleet::OrderBody;
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, Store, StoreError};
 
 /// Pause before records are written again.
@@ -48,6 +50,10 @@ pub(crate) struct Newcomer {
 pub(crate) enum News {
     /// How an operation ended.
     Outcome(Listeners, Outcome),
+    /// How it ended, for other processes.
+    Ended { fleet: Arc<Membership>, id: Arc<str>, outcome: Outcome },
+    /// How an attempt ended, for the mailbox's new owner.
+    Landed { fleet: Arc<Membership>, mailbox: Arc<str>, body: OrderBody },
     /// What an order did.
     Ordered(oneshot::Sender<Result<OrderAnswer, Refusal>>, OrderAnswer),
 }
@@ -56,6 +62,8 @@ impl News {
     fn tell(self) {
         match self {
             Self::Outcome(mut waiting, outcome) => waiting.tell(&outcome),
+            Self::Ended { fleet, id, outcome } => fleet.ended(id, &outcome),
+            Self::Landed { fleet, mailbox, body } => fleet.hand_on(mailbox, body),
             Self::Ordered(answer, done) => drop(answer.send(Ok(done))),
         }
     }
@@ -132,6 +140,12 @@ impl Journal {
     pub(crate) fn permit(&mut self, key: OperationKey, change: NoteChange) {
         self.notes.push(change);
         self.permits.push(key);
+    }
+
+    /// Records that are not written yet, of operations that came to this state.
+    pub(crate) fn unwritten(&self, state: OperationState) -> Vec<Record> {
+        let failed = self.failed.iter().flat_map(|failed| failed.iter());
+        failed.chain(&self.records).filter(|record| record.state == state).cloned().collect()
     }
 
     /// Tells it when the records of this turn are written.

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::desk::{Entry, Who};
 use super::entrance::{Handed, TurnedAway};
-use super::mailbox::MailboxActor;
+use super::mailbox::{MailboxActor, Mode};
 use super::orders::PersonOrder;
 use super::past;
 use super::ticket::Ticket;
@@ -91,6 +91,9 @@ impl MailboxActor {
     }
 
     fn on_row(&mut self, lookup: Lookup, record: &OperationRecord) {
+        if self.mode == Mode::Remote {
+            return self.on_row_remote(lookup, record);
+        }
         // Its insert was done and the answer lost, and nobody has submitted it again.
         let is_orphan = record.rows == 0 && !record.state.is_final();
         if is_orphan || !lookup.waiting.is_empty() {

@@ -15,6 +15,7 @@ use super::aside::Origin;
 use super::bell::{Stop, Wake};
 use super::desk::Desk;
 use super::entrance::TurnedAway;
+use super::fleet::Owning;
 use super::ingress::{Appetite, Rest, Turn};
 use super::journal::{Flush, Journal};
 use super::orders::Given;
@@ -43,6 +44,8 @@ pub(super) enum Mode {
     Reading,
     /// Waits for the store to tell what the engine is rebuilt from.
     Rebuilding,
+    /// Another process owns the mailbox.
+    Remote,
     /// Waits for an operator, after too many rebuilds.
     Held,
 }
@@ -57,6 +60,8 @@ pub(crate) struct MailboxActor {
     pub(super) admissions: Admissions,
     pub(super) journal: Journal,
     pub(super) restarts: Restarts,
+    /// Its hold on the mailbox, where several processes share it.
+    pub(super) own: Owning,
     pub(super) drain: Option<Drain>,
     /// Submissions handed back because the scheduler stops.
     pub(super) handed_back: u64,
@@ -106,6 +111,7 @@ impl MailboxActor {
         Self {
             policy: world.settings.load().mailbox(seat.id()),
             now: world.clock.now(),
+            own: Owning::new(&world),
             world,
             seat,
             engine: None,
@@ -186,10 +192,11 @@ impl MailboxActor {
         let appetite = match self.mode {
             Mode::Reading => Appetite::Answers,
             Mode::Rebuilding => Appetite::NothingNew,
-            Mode::Live | Mode::Held => Appetite::All,
+            Mode::Live | Mode::Held | Mode::Remote => Appetite::All,
         };
         let mut turn = std::mem::take(&mut self.turn);
         let mut rest = self.seat.ingress().take(&mut turn, appetite);
+        self.look_at_tenure();
         for reply in turn.answers.drain(..) {
             self.on_reply(reply);
         }
@@ -236,8 +243,11 @@ impl MailboxActor {
 
     /// Writes what has gathered, again and again while the store answers without waiting.
     pub(super) fn write(&mut self) {
+        if !self.own.late.is_empty() {
+            return self.write_late();
+        }
         loop {
-            match self.journal.flush(&self.world.store, self.now) {
+            match self.journal.flush(&self.own.store, self.now) {
                 Flush::Nothing => return,
                 Flush::Done(written) => self.on_written(*written),
                 Flush::Waiting(call) => {
@@ -258,32 +268,12 @@ impl MailboxActor {
         self.world.outlet.put(&mut self.jobs);
     }
 
-    /// Ends the drain when nothing is in flight any more.
-    fn end_drain(&mut self) {
-        let settled = self.desk.airborne() == 0 && (self.journal.is_settled() || self.journal.is_failing());
-        if self.drain.is_none() || !settled {
-            return;
-        }
-        let returned = self.handed_back + self.waiting_at_drain();
-        if let Some(drain) = &mut self.drain {
-            let drained = Drained { returned, ..drain.so_far };
-            for answer in drain.answers.drain(..) {
-                let _ = answer.send(drained);
-            }
-        }
-    }
-
-    /// Operations at the desk, without those that the drain has counted as unknown.
-    pub(super) fn waiting_at_drain(&self) -> u64 {
-        let Some(drain) = &self.drain else { return 0 };
-        let unknown = drain.unknown.iter().filter(|key| self.desk.get(**key).is_some()).count() as u64;
-        self.desk.operations().saturating_sub(unknown)
-    }
-
     /// Whether the actor has nothing to do, and since when.
     fn idle_since(&mut self) -> Option<Timestamp> {
+        let engine = self.engine.as_ref().map_or(self.mode == Mode::Remote, Mailbox::is_idle);
         let idle = self.drain.is_none()
-            && self.engine.as_ref().is_some_and(Mailbox::is_idle)
+            && engine
+            && self.own.late.is_empty()
             && self.desk.is_empty()
             && self.admissions.is_empty(self.now)
             && self.journal.is_settled()
@@ -295,9 +285,12 @@ impl MailboxActor {
     /// Leaves, and gives the engine to the supervisor: its charges still count.
     fn depart(&mut self, ctx: &mut Context<Self>) {
         self.departed = true;
+        self.give_back();
         self.world.directory.leave(&self.seat);
         self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
-        let rested = self.engine.take().map(|engine| engine.rested(self.now));
+        // Whoever shares the mailbox may have sent by the time it is asked for again.
+        let engine = self.engine.take().filter(|_| self.world.fleet.is_none());
+        let rested = engine.map(|engine| engine.rested(self.now));
         self.world.supervisor.push(Errand::Departed { seat: Arc::clone(&self.seat), rested });
         ctx.stop();
     }
@@ -337,10 +330,17 @@ impl Timed for MailboxActor {
             return self.depart(ctx);
         }
         let due = self.engine.as_ref().and_then(Mailbox::poll_deadline);
-        let due = [due, tidy_at.filter(|_| !self.tidied), passivate_at, self.journal.retry_at(), self.recover_at]
-            .into_iter()
-            .flatten()
-            .min();
+        let due = [
+            due,
+            tidy_at.filter(|_| !self.tidied),
+            passivate_at,
+            self.journal.retry_at(),
+            self.recover_at,
+            self.own.late.retry_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         Timer::arm(self, ctx, self.world.clock.now(), due);
     }
 }

@@ -20,6 +20,7 @@ mod claims;
 mod crashes;
 mod desk;
 mod entrance;
+mod fleet;
 mod holds;
 mod host;
 mod inbound;
@@ -52,10 +53,12 @@ mod world;
 pub use holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::OrderAnswer;
+pub use settings::NoPart;
 pub use ticket::{Ticket, TicketError};
 
 pub(crate) use bell::Rung;
 pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
+pub(crate) use fleet::Membership;
 #[cfg(feature = "test-util")]
 pub(crate) use host::on_current_thread;
 pub(crate) use host::on_own_thread;

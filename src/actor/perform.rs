@@ -64,7 +64,10 @@ impl MailboxActor {
         if let Some(entry) = self.desk.get_mut(key) {
             entry.attempt = attempt;
             self.desk.set_flight(key, Flight::Claiming);
-            self.journal.claim(Claim { key, attempt, at, cost });
+            let claim = Claim { key, attempt, at, cost };
+            if !self.claim_late(claim) {
+                self.journal.claim(claim);
+            }
         }
     }
 
@@ -121,6 +124,10 @@ impl MailboxActor {
             }
             Some(_) => {
                 self.admissions.concluded(key, &outcome);
+                if let (Some(fleet), Some(id)) = (&self.world.fleet, self.desk.id(key)) {
+                    let (fleet, id, outcome) = (Arc::clone(fleet), Arc::clone(id), outcome.clone());
+                    self.journal.tell_when_written(News::Ended { fleet, id, outcome });
+                }
                 if let Some(waiting) = self.desk.resolve(key, &outcome) {
                     self.journal.tell_when_written(News::Outcome(waiting, outcome));
                 }

@@ -86,6 +86,10 @@ pub enum PermitError {
         /// Try again after this.
         retry_after: Duration,
     },
+    /// Another process owns the mailbox, or the store that says who does is out of reach: permits are granted by the
+    /// owner alone.
+    #[error("another process owns the mailbox; ask there, or again when this one does")]
+    Elsewhere,
     /// Its deadline passed while it waited.
     #[error("the deadline passed before it was granted")]
     Expired,
@@ -109,6 +113,7 @@ impl PermitError {
             Self::Refused(refusal) => matches!(refusal, Refusal::WaitTooLong { .. } | Refusal::QueueFull { .. }),
             Self::QueueFull { .. }
             | Self::TooManyMailboxes { .. }
+            | Self::Elsewhere
             | Self::Expired
             | Self::MailboxHeld
             | Self::Interrupted

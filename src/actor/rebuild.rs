@@ -32,6 +32,10 @@ pub(super) const RECOVER_RETRY: Duration = Duration::from_secs(1);
 
 impl MailboxActor {
     pub(super) fn begin(&mut self, origin: Origin) {
+        if self.world.fleet.is_some() && !matches!(origin, Origin::Held) {
+            self.mode = Mode::Reading;
+            return self.acquire();
+        }
         match origin {
             Origin::Fresh => self.install(Mailbox::new(Arc::clone(self.seat.id()), Arc::clone(&self.policy))),
             Origin::Passivated(rested) => {
@@ -49,6 +53,7 @@ impl MailboxActor {
     fn install(&mut self, engine: Mailbox) {
         self.engine = Some(engine);
         self.mode = Mode::Live;
+        self.begin_tenure();
         self.step(Input::AskShared(self.world.ask_shared()));
         let holds = &self.world.holds;
         let operations = self.desk.holds(&holds.of_operations(self.now));
@@ -148,7 +153,7 @@ impl MailboxActor {
     }
 
     /// Lets go of what an engine had under way that is gone.
-    fn without_engine(&mut self) {
+    pub(super) fn without_engine(&mut self) {
         self.uncharge_waiting();
         self.journal.drop_claims();
         self.to_shared.push(SharedItem::Input(SharedInput::MailboxGone(self.seat.key())));
@@ -163,7 +168,7 @@ impl MailboxActor {
         self.read(Mode::Rebuilding);
     }
 
-    fn read(&mut self, mode: Mode) {
+    pub(super) fn read(&mut self, mode: Mode) {
         self.mode = mode;
         self.write();
         if self.mode == Mode::Held {
@@ -199,11 +204,17 @@ impl MailboxActor {
     pub(super) fn recover_if_due(&mut self) {
         let written = self.recover_when_written && !self.journal.is_busy() && !self.journal.is_failing();
         if written || self.recover_at.is_some_and(|at| at <= self.now) {
+            if self.mode == Mode::Remote {
+                return self.acquire();
+            }
             self.recover();
         }
     }
 
     pub(super) fn on_recovered(&mut self, recovery: Result<Recovery, StoreError>) {
+        if self.mode == Mode::Remote {
+            return; // lost while it was read
+        }
         match recovery {
             Ok(recovery) => {
                 self.desk.ground_claims();

@@ -4,8 +4,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::journal::Written;
 use crate::engine::mailbox::Input;
-use crate::engine::{Answer, OperationKey};
-use crate::store::{Recovery, StoreError};
+use crate::engine::{Answer, OperationKey, Timestamp};
+use crate::store::fleet::{Acquired, Letter, Obeyed, OrderId};
+use crate::store::{OperationRecord, Recovery, StoreError};
 
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -23,6 +24,20 @@ pub(crate) enum Reply {
     Withdrawn { key: OperationKey },
     /// What became of an unknown.
     Resolved { key: OperationKey, accepted: bool },
+    /// Look at what this process may do: something has changed.
+    Look,
+    /// Ask for the mailbox: it may be nobody's.
+    Acquire,
+    /// Whose the mailbox is.
+    Acquired { asked_at: Timestamp, answer: Result<Acquired, StoreError> },
+    /// What was posted to the mailbox.
+    Letters(Result<Vec<Letter>, StoreError>),
+    /// What became of an order that was posted.
+    Obeyed { order: OrderId, answer: Obeyed },
+    /// A row that another process may have brought to its end.
+    Row(Box<OperationRecord>),
+    /// So many attempts made without the store are written, or none.
+    Late(Result<usize, StoreError>),
     /// The store has answered.
     Written(Box<Written>),
     /// What the engine is rebuilt from.

@@ -1,17 +1,37 @@
 //! The configuration in force, with the engine policies that follow from it.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use super::past;
 use crate::config::{Config, ConfigError, Policies};
-use crate::engine::Timestamp;
-use crate::engine::policy::{MailboxPolicy, SharedPolicy};
+use crate::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
+use crate::engine::{Limit, ScopeKind, Timestamp, WindowKind};
 use crate::store::Horizons;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
     policies: Policies,
+    /// This process's part of what is shared, where there are several.
+    part: Option<Arc<SharedPolicy>>,
+}
+
+/// A limit that all processes share cannot be divided among them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} {value} of {scope} cannot be kept by {processes_max} processes, each with a part of it; raise it, or lower \
+     fleet.processes_max"
+)]
+pub struct NoPart {
+    /// Whose it is.
+    pub scope: ScopeKind,
+    /// `limit` or `concurrency`.
+    pub what: &'static str,
+    /// As it is configured.
+    pub value: String,
+    /// Into how many parts it had to be divided.
+    pub processes_max: u32,
 }
 
 impl Settings {
@@ -19,7 +39,19 @@ impl Settings {
     /// When a bound or a rule between keys is not kept.
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
         let policies = config.policies()?;
-        Ok(Self { config, policies })
+        Ok(Self { config, policies, part: None })
+    }
+
+    /// The same for one of several processes: it keeps its part of every shared limit.
+    ///
+    /// # Errors
+    /// When a limit has no part for each.
+    pub(crate) fn in_parts(self) -> Result<Self, NoPart> {
+        let parts = self.config.fleet.processes_max;
+        let mut shared = SharedPolicy::clone(&self.policies.shared());
+        divide(&mut shared.application, ScopeKind::Application, parts)?;
+        divide(&mut shared.tenant, ScopeKind::Tenant, parts)?;
+        Ok(Self { part: Some(Arc::new(shared)), ..self })
     }
 
     pub(crate) fn mailbox(&self, id: &str) -> Arc<MailboxPolicy> {
@@ -45,6 +77,27 @@ impl Settings {
     }
 
     pub(crate) fn shared(&self) -> Arc<SharedPolicy> {
-        self.policies.shared()
+        self.part.as_ref().map_or_else(|| self.policies.shared(), Arc::clone)
     }
+}
+
+fn divide(of: &mut ScopePolicy, scope: ScopeKind, parts: NonZeroU32) -> Result<(), NoPart> {
+    let none = |what, value: String| NoPart { scope, what, value, processes_max: parts.get() };
+    for limit in &mut of.limits {
+        let each = NonZeroU64::from(parts);
+        let kind = match limit.kind() {
+            WindowKind::Bucket { depth } => {
+                NonZeroU64::new(depth.get() / each).map(|depth| WindowKind::Bucket { depth })
+            }
+            kind => Some(kind),
+        };
+        let part = Limit::new(limit.amount() / each, limit.unit(), limit.window()).ok();
+        let part = part.zip(kind).and_then(|(part, kind)| part.with_kind(kind).ok());
+        *limit = part.ok_or_else(|| none("limit", limit.to_string()))?;
+    }
+    if let Some(most) = of.concurrency {
+        let part = NonZeroU32::new(most.get() / parts.get());
+        of.concurrency = Some(part.ok_or_else(|| none("concurrency", most.to_string()))?);
+    }
+    Ok(())
 }

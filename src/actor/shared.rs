@@ -284,6 +284,10 @@ impl SharedActor {
 
     fn remember(&mut self, now: Timestamp, scope: Scope, memory: Option<Box<BreakerMemory>>) {
         self.journal.note(kept::breaker(now, &scope, memory.clone()));
+        let rest = memory.as_ref().and_then(|memory| memory.cooldown.as_ref()).map(|cooldown| cooldown.until);
+        if let (Some(fleet), Some(until)) = (&self.world.fleet, rest.filter(|until| *until > now)) {
+            fleet.cool(scope.clone(), until);
+        }
         self.memories.retain(|_, memory| memory.ends_at() > now);
         match memory {
             Some(memory) => drop(self.memories.insert(scope, memory)),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::bell::{Bell, Rung};
 use super::callers::CallerBook;
 use super::crashes::Crashes;
+use super::fleet::Membership;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
 use super::outlet::Outlet;
@@ -35,6 +36,8 @@ const READINGS_MAX: usize = 4;
 pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
+    /// The others over the same store; `None`: there are none.
+    pub(crate) fleet: Option<Arc<Membership>>,
     pub(crate) transport: Arc<dyn Transport>,
     /// Where attempts and slow store calls run.
     pub(crate) host: Handle,
@@ -67,6 +70,7 @@ pub(crate) struct World {
 
 /// What a world is made of.
 pub(crate) struct Parts<'a> {
+    pub(crate) fleet: Option<Arc<Membership>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) transport: Arc<dyn Transport>,
@@ -78,7 +82,7 @@ pub(crate) struct Parts<'a> {
 
 impl World {
     pub(crate) fn new(parts: Parts<'_>) -> Self {
-        let Parts { clock, store, transport, host, settings, recovery } = parts;
+        let Parts { fleet, clock, store, transport, host, settings, recovery } = parts;
         let last_key = recovery.last_key.max(kept::last_permit(&recovery.notes));
         let (holds, trips) = (Holds::default(), Trips::default());
         holds.seed(recovery.notes.iter().filter_map(HoldFacts::read));
@@ -88,6 +92,7 @@ impl World {
             directory: Directory::new(actors.live_max, actors.actor_queue_capacity),
             reporter: Reporter::new(redaction(settings.config.telemetry.mailbox_redaction)),
             clock,
+            fleet,
             store,
             transport,
             host,

@@ -150,6 +150,7 @@ fn fleet() -> Vec<Key<FleetPolicy>> {
     let cut_off = || Word(&[("half", CutOff::Half), ("pause", CutOff::Pause), ("trickle", CutOff::Trickle)]);
     // Every process of a fleet has to go by the same numbers.
     keys![Restart;
+        processes_max: at_least_one(10_000),
         lease_ttl: Span(3 * SECOND, HOUR),
         renew_every: Span(SECOND, HOUR),
         lease_margin: Span(SECOND, HOUR),

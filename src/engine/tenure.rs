@@ -221,6 +221,12 @@ impl Tenure {
         }
     }
 
+    /// Whether anything may be left to another owner.
+    #[must_use]
+    pub fn withholds(&self, now: Timestamp, rules: TenureRules<'_>) -> bool {
+        self.reach == Reach::CutOff || self.ceded_until(rules).is_some_and(|until| until > now)
+    }
+
     fn ceded_until(&self, rules: TenureRules<'_>) -> Option<Timestamp> {
         let doubt = rules.fleet.grace.saturating_add(rules.guard.request_deadline_max);
         self.doubted_at().map(|at| at.after(rules.widened(doubt)))

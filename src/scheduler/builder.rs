@@ -10,10 +10,10 @@ use super::error::StartError;
 use super::handle::SchedulerHandle;
 use super::mint::Mint;
 use super::widen::watch;
-use crate::actor::{Parts, Settings, World, on_own_thread};
+use crate::actor::{Membership, Parts, Settings, World, on_own_thread};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::store::{MemoryStore, Outline, Store};
+use crate::store::{MemoryStore, Outline, Recovery, Store};
 use crate::telemetry::EventKind;
 use crate::transport::Transport;
 
@@ -139,9 +139,22 @@ impl SchedulerBuilder {
         // Making a sleep panics in a runtime without a timer, and tokio has no other way to ask. None is waited for.
         let timer = catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(std::time::Duration::ZERO))));
         timer.map_err(|_| StartError::NoTimer)?;
-        let settings = Settings::new(config).map_err(StartError::Config)?;
-        let outline = store.outline(settings.horizons(clock.now())).await.map_err(StartError::Store)?;
-        let parts = Parts { clock, store, transport, host, settings, recovery: &outline.recovery };
+        let mut settings = Settings::new(config).map_err(StartError::Config)?;
+        if store.fleet().is_some() {
+            settings = settings.in_parts().map_err(StartError::SharedLimit)?;
+        }
+        let fleet = join(&store, &settings, &clock, &host).await?;
+        let (fleet, clock, outline) = match fleet {
+            Some((fleet, recovery)) => {
+                let clock: Arc<dyn Clock> = fleet.clock();
+                (Some(Arc::new(fleet)), clock, Outline { recovery, apart: None })
+            }
+            None => {
+                let outline = store.outline(settings.horizons(clock.now())).await.map_err(StartError::Store)?;
+                (None, clock, outline)
+            }
+        };
+        let parts = Parts { fleet, clock, store, transport, host, settings, recovery: &outline.recovery };
         let world = Arc::new(World::new(parts));
         for (kind, count) in &outline.recovery.unreadable {
             let (store, note, count) = (world.store.kind(), kind.as_str(), *count);
@@ -152,4 +165,24 @@ impl SchedulerBuilder {
         handle.count_anew().await.map_err(StartError::Store)?;
         Ok((Scheduler { handle }, outline))
     }
+}
+
+/// Joins the others over the store, if it is one that several schedulers share.
+async fn join(
+    store: &Arc<dyn Store>,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    host: &Handle,
+) -> Result<Option<(Membership, Recovery)>, StartError> {
+    let Some(api) = store.fleet() else { return Ok(None) };
+    let now = clock.now();
+    let reach_back = now.since(settings.horizon(now));
+    let policy = settings.config.fleet.clone();
+    let joined = Membership::join(api, Arc::clone(clock), host.clone(), policy, reach_back).await;
+    let (fleet, recovery) = joined.map_err(StartError::Store)?;
+    let (members, processes_max) = (fleet.members(), settings.config.fleet.processes_max.get());
+    if members > processes_max {
+        return Err(StartError::TooManyProcesses { members, processes_max });
+    }
+    Ok(Some((fleet, recovery)))
 }

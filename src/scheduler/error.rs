@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::actor::HoldScope;
+use crate::actor::{HoldScope, NoPart};
 use crate::config::ConfigError;
 use crate::engine::mailbox::Refusal;
 use crate::store::StoreError;
@@ -24,6 +24,19 @@ pub enum StartError {
     /// The configuration does not hold together.
     #[error("the configuration is not valid")]
     Config(#[source] ConfigError),
+    /// The store is shared, and a limit that all processes share cannot be divided among them.
+    #[error("the store is shared by several processes")]
+    SharedLimit(#[source] NoPart),
+    /// As many processes as are allowed work over the store, by those that it has heard of lately.
+    #[error(
+        "{members} processes are over this store with this one, and {processes_max} are allowed; raise fleet.processes_max in all of them, or start again when the lease of one that has ended is over"
+    )]
+    TooManyProcesses {
+        /// How many, this one included.
+        members: u32,
+        /// How many are allowed.
+        processes_max: u32,
+    },
     /// The store did not open.
     #[error("the store could not be read")]
     Store(#[source] StoreError),
@@ -38,8 +51,8 @@ impl StartError {
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Store(source) => source.is_retryable(),
-            Self::Thread(_) => true,
-            Self::NoRuntime | Self::NoTimer | Self::NoLocalSet | Self::Config(_) => false,
+            Self::Thread(_) | Self::TooManyProcesses { .. } => true,
+            Self::NoRuntime | Self::NoTimer | Self::NoLocalSet | Self::Config(_) | Self::SharedLimit(_) => false,
         }
     }
 }
@@ -83,6 +96,12 @@ pub enum AskError {
         /// Which.
         mailbox: Arc<str>,
     },
+    /// Another process owns the mailbox: what waits there and why is known there.
+    #[error("mailbox {mailbox:?} is owned by another process; ask there")]
+    Elsewhere {
+        /// Which.
+        mailbox: Arc<str>,
+    },
     /// The operation cannot be released as things are. It stays quarantined.
     #[error("it cannot be released: {}", describe(.0))]
     Refused(Refusal),
@@ -92,6 +111,15 @@ pub enum AskError {
     /// The new configuration does not hold together, or needs a restart. The old one stays in force.
     #[error("the new configuration was not taken, and the old one stays in force")]
     Config(#[source] ConfigError),
+    /// It is not done where several processes share a store.
+    #[error("{what} by one process alone, and this store is shared by several; lift it as a whole")]
+    NotShared {
+        /// What.
+        what: &'static str,
+    },
+    /// A limit that all processes share cannot be divided among them. The old configuration stays in force.
+    #[error("the new configuration was not taken, and the old one stays in force")]
+    SharedLimit(#[source] NoPart),
     /// The scheduler is stopping or gone.
     #[error("the scheduler is shutting down")]
     ShuttingDown,
@@ -102,7 +130,7 @@ impl AskError {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::NotNow { .. } => true,
+            Self::Busy { .. } | Self::NotNow { .. } | Self::Elsewhere { .. } => true,
             Self::Store(source) => source.is_retryable(),
             Self::Refused(refusal) => matches!(refusal, Refusal::QueueFull { .. } | Refusal::WaitTooLong { .. }),
             Self::NoOperation { .. }
@@ -110,6 +138,8 @@ impl AskError {
             | Self::Invalid(_)
             | Self::NoHold { .. }
             | Self::Config(_)
+            | Self::SharedLimit(_)
+            | Self::NotShared { .. }
             | Self::ShuttingDown => false,
         }
     }

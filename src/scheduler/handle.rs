@@ -86,6 +86,8 @@ impl SchedulerHandle {
         answer.await.map_err(|_| {
             if self.world.is_closing() {
                 AskError::ShuttingDown
+            } else if self.world.fleet.as_ref().is_some_and(|fleet| fleet.is_elsewhere(mailbox)) {
+                AskError::Elsewhere { mailbox: Arc::clone(mailbox) }
             } else {
                 AskError::NotNow { mailbox: Arc::clone(mailbox) }
             }

@@ -56,7 +56,8 @@ mod steer;
 mod widen;
 
 pub use crate::actor::{
-    HoldFacts, HoldScope, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire, WideningFacts,
+    HoldFacts, HoldScope, NoPart, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
+    WideningFacts,
 };
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};

@@ -42,6 +42,9 @@ impl Scheduler {
         // What has not ended by then is counted after it; an actor that does not even count is not waited for.
         let busy = ask_all(&seats, deadline, |answer| Question::Drain { answer }, &mut total).await;
         ask_all(&busy, LAST_WORD_MAX, |answer| Question::Remaining { answer }, &mut total).await;
+        if let Some(fleet) = &world.fleet {
+            fleet.release_drained().await;
+        }
         let Drained { accepted, returned, unknown } = total;
         world.reporter.report(world.clock.now(), EventKind::ShutdownFinished { accepted, returned, unknown });
         ShutdownReport { accepted, returned, unknown }

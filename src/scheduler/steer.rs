@@ -213,7 +213,11 @@ impl SchedulerHandle {
     /// reached every live one: give it again.
     pub async fn reconfigure(&self, config: Config) -> Result<(), AskError> {
         self.world.settings.load().config.reload(&config).map_err(AskError::Config)?;
-        let settings = Arc::new(Settings::new(config).map_err(AskError::Config)?);
+        let mut settings = Settings::new(config).map_err(AskError::Config)?;
+        if self.world.fleet.is_some() {
+            settings = settings.in_parts().map_err(AskError::SharedLimit)?;
+        }
+        let settings = Arc::new(settings);
         self.world.settings.store(Arc::clone(&settings));
         self.tell_shared(SharedInput::Reconfigure(settings.shared()))?;
         let live = self.world.directory.all();
@@ -248,6 +252,9 @@ impl SchedulerHandle {
         }
         if told.is_err() {
             drop(self.keep([back]).await);
+        }
+        if let Some(fleet) = &self.world.fleet {
+            fleet.ordered();
         }
         told
     }

@@ -43,11 +43,15 @@ impl SchedulerHandle {
     ///
     /// # Errors
     /// [`AskError::NoHold`] where nothing is held; [`AskError::Invalid`] where `first` is 0 or above [`FIRST_MAX`], or the
-    /// watch is shorter than a second, and for a single operation. The hold is as it was.
+    /// watch is shorter than a second, and for a single operation; [`AskError::NotShared`] where several processes share the
+    /// store. The hold is as it was.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
     pub async fn resume_first(&self, scope: HoldScope, first: u32, order: Order) -> Result<HoldFacts, AskError> {
+        if self.world.fleet.is_some() {
+            return Err(AskError::NotShared { what: "a hold is lifted in part" });
+        }
         judge_hold(&scope)?;
         judge_part(&scope, first)?;
         order.judge(Takes::Watch)?;

@@ -206,6 +206,12 @@ pub enum SubmitError {
         /// What was handed over.
         submission: Box<Submission>,
     },
+    /// Another process owns the mailbox, and admission keys are judged by the owner alone. Nothing was stored.
+    #[error("another process owns mailbox {:?} and alone knows its admission keys; submit it there, or without a key", .submission.mailbox())]
+    Elsewhere {
+        /// What was handed over.
+        submission: Box<Submission>,
+    },
     /// The scheduler is stopping or gone. Nothing was stored.
     #[error("the scheduler is shutting down and takes nothing in any more")]
     ShuttingDown {
@@ -235,6 +241,7 @@ impl SubmitError {
             | Self::Conflict { submission, .. }
             | Self::Store { submission, .. }
             | Self::MailboxHeld { submission }
+            | Self::Elsewhere { submission }
             | Self::ShuttingDown { submission } => Some(*submission),
             Self::Interrupted { .. } => None,
         }
@@ -253,6 +260,7 @@ impl SubmitError {
             Self::QueueFull { .. }
             | Self::TooManyMailboxes { .. }
             | Self::MailboxHeld { .. }
+            | Self::Elsewhere { .. }
             | Self::ShuttingDown { .. }
             | Self::Interrupted { .. } => true,
         }

@@ -16,8 +16,14 @@ impl<'a> Rules<'a> {
 }
 
 impl Budget {
-    pub(crate) fn set_tenure(&mut self, tenure: Tenure) {
-        self.tenure = Some(Box::new(tenure));
+    /// Puts a tenure in force, and returns the one before.
+    pub(crate) fn set_tenure(&mut self, tenure: Tenure) -> Option<Tenure> {
+        self.tenure.replace(Box::new(tenure)).map(|before| *before)
+    }
+
+    /// Whether some of what waits may be left to another owner.
+    pub(crate) fn withholds(&self, now: Timestamp, rules: Rules<'_>) -> bool {
+        self.tenure.as_ref().zip(rules.tenure()).is_some_and(|(tenure, by)| tenure.withholds(now, by))
     }
 
     /// Until when nothing at all may leave for want of a lease.

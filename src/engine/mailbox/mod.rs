@@ -80,6 +80,8 @@ pub struct Mailbox {
     pump_at: Timestamp,
     /// When what this process may do changes by itself.
     tenure_at: Timestamp,
+    /// Whether some of what waits may be another owner's.
+    withholds: bool,
     /// Lanes that were told to be full and have not emptied by a tenth since.
     full: [bool; 2],
     /// The last wait that was told, so that one wait is one event.
@@ -114,6 +116,7 @@ impl Mailbox {
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
             tenure_at: Timestamp::NEVER,
+            withholds: false,
             full: [false, false],
             told: None,
             at_work: None,

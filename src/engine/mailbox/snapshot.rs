@@ -112,6 +112,7 @@ impl Mailbox {
             now: self.now,
             pump_at: self.pump_at,
             tenure_at: Timestamp::NEVER,
+            withholds: false,
             full: self.full,
             told: None,
             at_work: None,

@@ -14,8 +14,18 @@ impl Mailbox {
     }
 
     pub(super) fn own(&mut self, now: Timestamp, tenure: Tenure) {
-        self.budget.set_tenure(tenure);
-        self.review(now);
+        let before = self.budget.set_tenure(tenure);
+        let doubts = |tenure: &Tenure| (tenure.reach, tenure.unclean_at, tenure.failover_at);
+        if before.is_some_and(|before| doubts(&before) == doubts(&tenure)) {
+            // A renewal: most are.
+            self.tenure_at = self.next_review(now);
+        } else {
+            self.review(now);
+        }
+    }
+
+    fn next_review(&self, now: Timestamp) -> Timestamp {
+        self.budget.tenure_deadline(now, Self::rules(&self.policy)).unwrap_or(Timestamp::NEVER)
     }
 
     /// Works off an instant at which the tenure changes by itself.
@@ -27,7 +37,12 @@ impl Mailbox {
 
     /// Sorts what waits into what is sent here and what is left to another owner.
     fn review(&mut self, now: Timestamp) {
-        self.tenure_at = self.budget.tenure_deadline(now, Self::rules(&self.policy)).unwrap_or(Timestamp::NEVER);
+        self.tenure_at = self.next_review(now);
+        let withholds = self.budget.withholds(now, Self::rules(&self.policy));
+        if !withholds && !std::mem::replace(&mut self.withholds, withholds) {
+            return; // everything is ours, as it was
+        }
+        self.withholds = withholds;
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
             if self.withheld_until(now, entry).is_none() {

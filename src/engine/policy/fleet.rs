@@ -1,5 +1,6 @@
 //! The numbers of several processes over one store.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::engine::lane::Lane;
@@ -21,6 +22,10 @@ pub enum CutOff {
 /// What owners go by when several processes share a store. One process alone is bound by none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetPolicy {
+    /// Most processes over one store. Each keeps its part of the limits of tenants and of the application, so that all of
+    /// them together keep the whole: what some do not use is lost to the others. 16 is what the specification is shown with
+    /// (algorithms 7.5, G10).
+    pub processes_max: NonZeroU32,
     /// A lease ends this long after it was renewed (algorithms 4.2).
     pub lease_ttl: Duration,
     /// How often leases are renewed: a third of their time (algorithms 4.2).
@@ -46,6 +51,7 @@ pub struct FleetPolicy {
 impl Default for FleetPolicy {
     fn default() -> Self {
         Self {
+            processes_max: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN),
             lease_ttl: Duration::from_secs(15),
             renew_every: Duration::from_secs(5),
             lease_margin: Duration::from_secs(2),

@@ -60,6 +60,11 @@ pub enum OrderBody {
     },
     /// Closes the mailbox's breaker.
     Close,
+    /// An operation was stored while the mailbox was on its way from one owner to the next: take it up.
+    TakeUp {
+        /// Its id.
+        id: Arc<str>,
+    },
     /// Tells how an attempt ended that a former owner had under way when it lost the mailbox.
     Landed {
         /// Of which operation.

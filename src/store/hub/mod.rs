@@ -59,6 +59,8 @@ pub enum Link {
     Down = 1,
     /// They are executed, and fail all the same.
     RepliesLost = 2,
+    /// They hang, and are executed when the link is up again: as those of a process that was paused are.
+    Frozen = 3,
 }
 
 /// A hub as it was.
@@ -123,6 +125,9 @@ impl HubStore {
         execute: impl FnOnce(&'a MemoryHub) -> Result<T, StoreError> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         async move {
+            while self.is(Link::Frozen) {
+                tokio::time::sleep(LATENCY * 100).await;
+            }
             if self.is(Link::Down) {
                 return Err(away());
             }

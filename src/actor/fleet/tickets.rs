@@ -1,0 +1,102 @@
+//! Who waits here for operations that another process sends.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::Membership;
+use crate::actor::desk::Listeners;
+use crate::actor::past;
+use crate::actor::world::World;
+use crate::engine::OperationState;
+use crate::engine::mailbox::Outcome;
+use crate::store::OperationRecord;
+use crate::store::fleet::News;
+
+/// Rows read in one look behind the news.
+const LOOK_MAX: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_id: BTreeMap<Arc<str>, Listeners>,
+    /// Where the last look ended.
+    looked: Option<Arc<str>>,
+}
+
+impl Tickets {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.lock().by_id.contains_key(id)
+    }
+
+    fn tell(&self, id: &str, outcome: &Outcome) {
+        if let Some(mut listeners) = self.lock().by_id.remove(id) {
+            listeners.tell(outcome);
+        }
+    }
+
+    /// The next few ids, round and round.
+    fn next(&self) -> Vec<Arc<str>> {
+        let mut waiting = self.lock();
+        let after = waiting.looked.take();
+        let later = waiting.by_id.keys().filter(|id| after.as_ref().is_none_or(|after| *id > after));
+        let next: Vec<_> = later.take(LOOK_MAX).map(Arc::clone).collect();
+        waiting.looked = next.last().filter(|_| next.len() == LOOK_MAX).map(Arc::clone);
+        next
+    }
+}
+
+impl Membership {
+    /// Answers `listener` when the operation has come to an end.
+    pub(in crate::actor) fn wait_for(&self, id: &Arc<str>, listener: oneshot::Sender<Outcome>) {
+        self.tickets.lock().by_id.entry(Arc::clone(id)).or_default().add(listener);
+    }
+
+    /// The same for several.
+    pub(in crate::actor) fn wait_all(&self, id: &Arc<str>, listeners: Listeners) {
+        match listeners {
+            Listeners::None => {}
+            Listeners::One(one) => self.wait_for(id, one),
+            Listeners::Several(several) => several.into_iter().for_each(|one| self.wait_for(id, one)),
+        }
+    }
+
+    /// An operation that we own has come to an end, and that is written.
+    pub(in crate::actor) fn ended(&self, id: Arc<str>, outcome: &Outcome) {
+        self.tickets.tell(&id, outcome);
+        self.tell(News::Changed { id });
+    }
+
+    /// Reads the row of an operation that somebody here waits for.
+    pub(super) async fn look_at(&self, world: &World, id: &str) {
+        if !self.tickets.has(id) {
+            return;
+        }
+        if let Ok(Some(record)) = world.store.operation(id).await {
+            self.tell_from(&record);
+        }
+    }
+
+    fn tell_from(&self, record: &OperationRecord) {
+        let unknown = (record.state == OperationState::Unknown).then_some(Outcome::Unknown);
+        if let Some(outcome) = past::outcome(record).or(unknown) {
+            self.tickets.tell(&record.id, &outcome);
+        }
+    }
+
+    /// Looks behind the news.
+    pub(super) async fn look_at_some(&self, world: &World) {
+        for id in self.tickets.next() {
+            self.look_at(world, &id).await;
+        }
+    }
+}

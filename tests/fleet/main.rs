@@ -1,0 +1,9 @@
+//! Several schedulers over one store, under paused time: one owner per mailbox, one upstream that counts.
+//!
+//! The upstream's log is the judge: it sees what arrived, whichever process sent it.
+
+mod deaths;
+mod outages;
+mod rates;
+mod remote;
+mod support;

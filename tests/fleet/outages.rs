@@ -1,0 +1,85 @@
+//! The store away: for all, for one, with replies lost, and back with a gap.
+
+use mailweir::Lane;
+use mailweir::store::hub::Link;
+
+use crate::support::*;
+
+#[test]
+fn ten_minutes_without_the_store_are_at_half_and_over_twenty_seconds_after() {
+    paused(|| async {
+        let bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 700, Lane::Foreground).await;
+        pass(MINUTE * 3).await;
+        bench.members.iter().for_each(|member| member.link.set_link(Link::Down));
+        let away = bench.now();
+        pass(MINUTE * 10).await;
+        let taken = bench.taken(away, bench.now());
+        assert!(taken >= 111, "{taken} in ten minutes is less than 0.37 N/W");
+        bench.members.iter().for_each(|member| member.link.set_link(Link::Up));
+        pass(seconds(20)).await;
+        let back = bench.now();
+        pass(MINUTE * 4).await;
+        let taken = bench.taken(back, bench.now());
+        assert!(taken >= 4 * 28, "{taken} in four minutes: it is back to normal");
+        pass(MINUTE * 20).await;
+        assert_eq!(bench.refused(), 0);
+        assert_eq!(bench.taken(START, bench.now()), 700);
+        assert!(bench.twice().is_empty(), "{:?}", bench.twice());
+    });
+}
+
+#[test]
+fn an_owner_that_alone_lost_the_store_and_its_successor_send_no_email_twice() {
+    paused(|| async {
+        let bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 300, Lane::Foreground).await;
+        pass(seconds(90)).await;
+        let owner = bench.owner(MAILBOX).await.expect("an owner");
+        bench.members[owner].link.set_link(Link::Down);
+        pass(MINUTE * 5).await;
+        let taken_over = bench.members[1 - owner].owns(MAILBOX).await;
+        bench.members[owner].link.set_link(Link::Up);
+        pass(MINUTE * 40).await;
+        assert!(taken_over);
+        assert_eq!(bench.refused(), 0);
+        assert!(bench.twice().is_empty(), "{:?}", bench.twice());
+        assert_eq!(bench.taken(START, bench.now()), 300);
+    });
+}
+
+#[test]
+fn lost_replies_cost_time_and_nothing_else() {
+    paused(|| async {
+        let bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 100, Lane::Foreground).await;
+        for round in 0..10 {
+            pass(seconds(7)).await;
+            let member = &bench.members[round % 2];
+            member.link.set_link(Link::RepliesLost);
+            pass(seconds(2)).await;
+            member.link.set_link(Link::Up);
+        }
+        pass(MINUTE * 30).await;
+        assert_eq!(bench.refused(), 0);
+        assert!(bench.twice().is_empty(), "{:?}", bench.twice());
+        assert_eq!(bench.taken(START, bench.now()), 100);
+    });
+}
+
+#[test]
+fn a_failover_that_forgets_is_silent_for_who_starts_after_it_and_breaks_no_window() {
+    paused(|| async {
+        let mut bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 200, Lane::Foreground).await;
+        pass(seconds(100)).await;
+        let image = bench.hub.image();
+        pass(seconds(2)).await;
+        bench.hub.fail_over(image);
+        let owner = bench.owner(MAILBOX).await.expect("an owner");
+        pass(seconds(1)).await;
+        bench.members[owner].die();
+        pass(MINUTE * 40).await;
+        assert_eq!(bench.refused(), 0);
+    });
+}

@@ -1,0 +1,85 @@
+//! What a process can do about a mailbox that another one owns.
+
+use mailweir::engine::OperationState;
+use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer, PermitError};
+use mailweir::{Cost, Lane, Outcome, SubmitError};
+
+use crate::support::*;
+
+/// Two members; the first owns the mailbox.
+async fn two() -> Bench {
+    let bench = Bench::start(2).await;
+    let first = bench.members[0].handle.submit(submission(MAILBOX, "first", Lane::Foreground)).await.expect("stored");
+    first.outcome().await.expect("an outcome");
+    bench
+}
+
+#[test]
+fn what_is_submitted_elsewhere_is_sent_by_the_owner_and_its_ticket_is_answered() {
+    paused(|| async {
+        let bench = two().await;
+        let remote = &bench.members[1].handle;
+        let ticket = remote.submit(submission(MAILBOX, "there", Lane::Foreground)).await.expect("it is stored");
+        let began = bench.now();
+        let outcome = ticket.outcome().await.expect("an outcome");
+        assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+        assert!(bench.now().since(began) < seconds(2), "told, not found by looking");
+        let again = remote.submit(submission(MAILBOX, "there", Lane::Foreground)).await.expect("the same");
+        assert!(matches!(again.outcome().await, Ok(Outcome::Accepted { .. })));
+        assert_eq!(bench.owner(MAILBOX).await, Some(0));
+    });
+}
+
+#[test]
+fn permits_and_admission_keys_are_the_owners_and_the_error_says_so() {
+    paused(|| async {
+        let bench = two().await;
+        let remote = &bench.members[1].handle;
+        drop(remote.submit(submission(MAILBOX, "there", Lane::Foreground)).await.expect("it is stored"));
+        let permit = remote.acquire(MAILBOX, Cost::ONE_REQUEST, Lane::Foreground).await;
+        assert!(matches!(permit, Err(PermitError::Elsewhere)), "{permit:?}");
+        let keyed = submission(MAILBOX, "keyed", Lane::Foreground).admission_key("kim", seconds(60));
+        let refused = remote.submit(keyed).await;
+        assert!(matches!(refused, Err(SubmitError::Elsewhere { .. })), "{refused:?}");
+        let asked = remote.explain_mailbox(MAILBOX).await;
+        assert!(matches!(asked, Err(AskError::Elsewhere { .. })), "{asked:?}");
+        assert!(bench.members[0].handle.explain_mailbox(MAILBOX).await.is_ok());
+    });
+}
+
+#[test]
+fn cancel_and_hold_reach_the_owner_from_anywhere() {
+    paused(|| async {
+        let bench = two().await;
+        let (owner, remote) = (&bench.members[0].handle, &bench.members[1].handle);
+        let held = remote.hold(HoldScope::Mailbox(MAILBOX.into()), Order::new("wait")).await;
+        assert!(held.is_ok(), "{held:?}");
+        let ticket = owner.submit(submission(MAILBOX, "held", Lane::Foreground)).await.expect("it is stored");
+        pass(seconds(10)).await;
+        let state = |record: Option<mailweir::store::OperationRecord>| record.expect("a row").state;
+        assert_eq!(state(owner.operation("held").await.expect("an answer")), OperationState::Queued);
+        let cancelled = remote.cancel("held", Order::new("not this one")).await;
+        assert!(matches!(cancelled, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{cancelled:?}");
+        assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled)));
+        remote.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("lifted");
+        let next = owner.submit(submission(MAILBOX, "next", Lane::Foreground)).await.expect("it is stored");
+        assert!(matches!(next.outcome().await, Ok(Outcome::Accepted { .. })));
+    });
+}
+
+#[test]
+fn a_hold_of_everything_stops_every_process_at_once() {
+    paused(|| async {
+        let bench = two().await;
+        bench.members[1].handle.hold(HoldScope::All, Order::new("stop")).await.expect("held");
+        pass(std::time::Duration::from_millis(200)).await;
+        let ticket =
+            bench.members[0].handle.submit(submission(MAILBOX, "late", Lane::Foreground)).await.expect("stored");
+        pass(seconds(20)).await;
+        assert_eq!(bench.taken(START, bench.now()), 1);
+        bench.members[1].handle.resume(HoldScope::All).await.expect("lifted");
+        let began = bench.now();
+        assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
+        assert!(bench.now().since(began) < seconds(2));
+    });
+}
