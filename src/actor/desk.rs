@@ -26,7 +26,8 @@ pub(crate) struct Entry {
     pub(crate) id: Arc<str>,
     pub(crate) lane: Lane,
     pub(crate) who: Who,
-    /// What to send, from its claim until its attempt has ended: before that and after it the store alone has it.
+    /// What to send, from its claim until its attempt has ended: before that and after it the store alone has it. From the
+    /// start where several processes share the store, and this one may go on without it.
     pub(crate) email: Option<Email>,
     /// The attempt under way, or the last one.
     pub(crate) attempt: u32,
@@ -90,6 +91,15 @@ impl Listeners {
                 Self::Several(several)
             }
         };
+    }
+
+    /// Each of them.
+    pub(super) fn into_each(self) -> Vec<oneshot::Sender<Outcome>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(one) => vec![one],
+            Self::Several(several) => several.0,
+        }
     }
 
     /// Tells them, and forgets them.

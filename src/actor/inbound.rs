@@ -279,7 +279,12 @@ impl MailboxActor {
         match inserted {
             Inserted::New => {
                 let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
-                self.desk.insert(operation.key, Entry::stored(handed.id, operation.lane, waiting));
+                let mut entry = Entry::stored(handed.id, operation.lane, waiting);
+                if self.world.fleet.is_some() && self.policy.fleet.cut_off(operation.lane) != CutOff::Pause {
+                    // It is to go although the store may be out of reach when its turn comes.
+                    entry.email = Some(handed.submission.email);
+                }
+                self.desk.insert(operation.key, entry);
                 handed.reply.send(Ok(ticket));
                 let repeats = self.admissions.stored(operation.key, operation.key, None);
                 self.answer_repeats(repeats, operation.key);

@@ -63,11 +63,7 @@ impl Membership {
 
     /// The same for several.
     pub(in crate::actor) fn wait_all(&self, id: &Arc<str>, listeners: Listeners) {
-        match listeners {
-            Listeners::None => {}
-            Listeners::One(one) => self.wait_for(id, one),
-            Listeners::Several(several) => several.into_iter().for_each(|one| self.wait_for(id, one)),
-        }
+        listeners.into_each().into_iter().for_each(|one| self.wait_for(id, one));
     }
 
     /// An operation that we own has come to an end, and that is written.
