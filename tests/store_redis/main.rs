@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[cfg(feature = "redis-cluster")]
+mod cluster;
 mod faults;
 mod fleet;
 #[path = "../redis_server/mod.rs"]

@@ -16,6 +16,7 @@ use super::address::Address;
 use super::fault::{broken, refused, unavailable};
 use super::instant::Offset;
 use super::lease::STEP;
+use super::names::Names;
 use super::options::RedisOptions;
 use super::scripts;
 use crate::clock::{Clock, SystemClock};
@@ -51,6 +52,8 @@ pub(super) struct Link {
     offset: Offset,
     /// For waits; the caller's clock may be anything.
     clock: Rc<SystemClock>,
+    /// A key of what belongs to no mailbox.
+    anywhere: Rc<str>,
 }
 
 #[derive(Default)]
@@ -67,8 +70,9 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(address: Address, options: Rc<RedisOptions>, offset: Offset) -> Self {
-        Self { state: Rc::default(), address, options, offset, clock: Rc::new(SystemClock::new()) }
+    pub(super) fn new(address: Address, names: &Names, options: Rc<RedisOptions>, offset: Offset) -> Self {
+        let (clock, anywhere) = (Rc::new(SystemClock::new()), names.global("time").into());
+        Self { state: Rc::default(), address, options, offset, clock, anywhere }
     }
 
     /// Sends commands in one go, and answers each in order.
@@ -216,7 +220,7 @@ impl Link {
         self.state.borrow_mut().run = run;
         for _ in 0..ASKED_MAX {
             let asked = self.options.clock.now();
-            let answers = self.send(wire.clone(), &[redis::cmd("TIME")]).await?;
+            let answers = self.send(wire.clone(), &[self.ask_time()]).await?;
             self.note_time(asked, answers.first().and_then(|answer| answer.as_ref().ok()));
             if self.options.clock.now().since(asked) < CLOSE {
                 break;
@@ -225,10 +229,15 @@ impl Link {
         Ok(())
     }
 
+    /// Asks the node that keeps what belongs to no mailbox.
+    fn ask_time(&self) -> Cmd {
+        scripts::call(&scripts::TIME, &[&self.anywhere])
+    }
+
     /// Looks at the server's clock again.
     pub(super) async fn refresh(&self) -> Result<(), StoreError> {
         let asked = self.options.clock.now();
-        let answer = self.one(redis::cmd("TIME")).await?;
+        let answer = self.one(self.ask_time()).await?;
         self.note_time(asked, Some(&answer));
         Ok(())
     }

@@ -173,7 +173,7 @@ async fn begin(
     names: Names,
 ) -> Result<(Context, RedisDurability), StoreError> {
     let (options, offset) = (Rc::new(options), Offset::default());
-    let link = Link::new(address, Rc::clone(&options), offset.clone());
+    let link = Link::new(address, &names, Rc::clone(&options), offset.clone());
     let generation = scripts::call(&scripts::GENERATION, &[&names.global("generation")]);
     let generation = value::number(Some(link.one(generation).await?))?.unsigned_abs();
     let durability = health::ask(&link).await;

@@ -31,6 +31,7 @@ scripts! {
     ENDED = "row.lua", "note.lua", "ended.lua";
     FORGET = "row.lua", "forget.lua";
     GENERATION = "generation.lua";
+    TIME = "time.lua";
     PRESENT = "row.lua", "present.lua";
     ACQUIRE = "row.lua", "lease.lua", "acquire.lua";
     RENEW = "row.lua", "lease.lua", "renew.lua";
