@@ -86,7 +86,7 @@ pub(crate) fn horizon_of<'a>(
     scopes.map(|scope| horizon(now, scope, guard)).min().unwrap_or(now)
 }
 
-/// The mailboxes that begin at once, each once: those with operations, in order of the first, then those whose breakers
+/// The mailboxes that begin at once, each once: those with operations, as the store lists them, then those whose breakers
 /// have something to remember or are open by hand.
 pub(crate) fn mailboxes(outline: &Outline, now: Timestamp) -> Vec<Arc<str>> {
     let mut seen = std::collections::HashSet::new();
