@@ -176,6 +176,7 @@ impl Row {
             && query.mailbox.as_ref().is_none_or(|mailbox| self.is_of(mailbox))
             && query.lane.is_none_or(|lane| lane == self.lane)
             && (query.tenant.is_none() || query.tenant == self.place.tenant)
+            && (query.campaign.is_none() || query.campaign == self.place.campaign)
             && query.eligible_at.is_none_or(is_eligible)
     }
 
