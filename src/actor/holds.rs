@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::lifted::Words;
 use super::notes::{Note, Notes};
 use super::widen::Alarm;
 use crate::engine::mailbox::Hold;
@@ -91,6 +92,20 @@ pub struct TripFacts {
     pub by: Option<Arc<str>>,
     /// When it ends by itself. A cooldown that was longer already is not shortened.
     pub until: Timestamp,
+}
+
+impl HoldFacts {
+    /// What was said of it.
+    pub(crate) fn words(&self) -> Words {
+        Words { reason: Arc::clone(&self.reason), by: self.by.clone() }
+    }
+}
+
+impl TripFacts {
+    /// What was said of it.
+    pub(crate) fn words(&self) -> Words {
+        Words { reason: Arc::clone(&self.reason), by: self.by.clone() }
+    }
 }
 
 pub(crate) type Holds = Notes<HoldFacts>;

@@ -27,6 +27,7 @@ mod inbound;
 mod ingress;
 mod journal;
 mod kept;
+mod lifted;
 mod lookup;
 mod mailbox;
 mod notes;
@@ -51,6 +52,7 @@ mod widen;
 mod world;
 
 pub use holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
+pub use lifted::{LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, Words};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::OrderAnswer;
 pub use settings::NoPart;

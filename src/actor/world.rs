@@ -16,6 +16,7 @@ use super::crashes::Crashes;
 use super::fleet::Membership;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
+use super::lifted::LiftedBook;
 use super::outlet::Outlet;
 use super::reply::Reply;
 use super::seat::{Directory, Seat};
@@ -48,6 +49,7 @@ pub(crate) struct World {
     pub(crate) widened: Notify,
     pub(crate) callers: Arc<CallerBook>,
     pub(crate) trips: Trips,
+    pub(crate) lifted: LiftedBook,
     /// One order about holds and breakers at a time, so that the store and the engines hear them in one order.
     pub(crate) orders: tokio::sync::Mutex<()>,
     /// Under which admission keys are hashed.
@@ -104,6 +106,7 @@ impl World {
             widened: Notify::new(),
             callers: Arc::default(),
             trips,
+            lifted: LiftedBook::of(&recovery.notes),
             orders: tokio::sync::Mutex::default(),
             secret: recovery.secret.clone(),
             shared: Inbox::default(),

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{ASKED_MAX, Full, HoldFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
+use crate::actor::{ASKED_MAX, Full, HoldFacts, LiftedFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope};
@@ -192,6 +192,13 @@ impl SchedulerHandle {
     #[must_use]
     pub fn trips(&self) -> Vec<TripFacts> {
         self.world.trips.all(self.world.clock.now())
+    }
+
+    /// The orders that lifted a hold or closed a breaker, with the operators' reasons, oldest first: those of the last day
+    /// ([`LIFTED_FOR`](super::LIFTED_FOR)), at most [`LIFTED_MAX`](super::LIFTED_MAX). What ended by itself is not listed.
+    #[must_use]
+    pub fn lifted(&self) -> Vec<LiftedFacts> {
+        self.world.lifted.all(self.world.clock.now())
     }
 
     /// State changes and decisions, from now on. A reader that is slower than they come loses the oldest and is told

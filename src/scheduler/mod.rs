@@ -56,9 +56,10 @@ mod steer;
 mod widen;
 
 pub use crate::actor::{
-    HoldFacts, HoldScope, NoPart, OrderAnswer, Permit, PermitError, Ticket, TicketError, TripFacts, TryAcquire,
-    WideningFacts,
+    HoldFacts, HoldScope, LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, NoPart, OrderAnswer, Permit, PermitError,
+    Ticket, TicketError, TripFacts, TryAcquire, WideningFacts, Words,
 };
+pub use crate::store::LiftedHow;
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};
 pub use error::{AskError, StartError};

@@ -11,12 +11,15 @@ use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
-use crate::actor::{Full, HoldFacts, HoldScope, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts};
+use crate::actor::{
+    Full, HoldFacts, HoldScope, Lifted, LiftedFacts, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts,
+    Words,
+};
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Scope, Timestamp};
-use crate::store::{Note, NoteChange};
+use crate::store::{LiftedHow, Note, NoteChange};
 use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
@@ -80,15 +83,16 @@ impl SchedulerHandle {
     }
 
     /// Lifts a hold. Also brings back a mailbox that is held after repeated failures of its actor, or that the
-    /// provider suspended.
+    /// provider suspended. [`SchedulerHandle::lifted`] shows it with its reason for a day.
     ///
     /// # Errors
     /// [`AskError`]: what was held is held.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
-    pub async fn resume(&self, scope: HoldScope) -> Result<(), AskError> {
+    pub async fn resume(&self, scope: HoldScope, order: Order) -> Result<(), AskError> {
         judge_hold(&scope)?;
+        order.judge(Takes::Nothing)?;
         let operation = match &scope {
             HoldScope::Operation(id) => Some(self.known(id).await?),
             _ => None,
@@ -97,6 +101,7 @@ impl SchedulerHandle {
         let _one = self.world.orders.lock().await;
         let now = self.world.clock.now();
         let lifted = self.world.holds.lift(now, &scope);
+        let entry = entry(Lifted::Hold(scope.clone()), lifted.as_ref().map(HoldFacts::words), order, now);
         let change = NoteChange::Drop(HoldFacts::key(&scope));
         let part = lifted.as_ref().filter(|facts| facts.widening.is_some());
         let tell = async {
@@ -105,7 +110,7 @@ impl SchedulerHandle {
                 None => unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await),
             }
         };
-        let told = self.give(change, lifted.as_ref().map(|facts| facts.note(now)), tell).await;
+        let told = self.lift(entry, change, lifted.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &scope, lifted);
         }
@@ -161,22 +166,23 @@ impl SchedulerHandle {
         told.map(|()| facts)
     }
 
-    /// Closes a breaker, by whatever it was opened. It takes no reason, as [`SchedulerHandle::resume`] takes none:
-    /// nothing remains that a reason would explain.
+    /// Closes a breaker, by whatever it was opened. [`SchedulerHandle::lifted`] shows it with its reason for a day.
     ///
     /// # Errors
     /// [`AskError`]: the breaker is as it was. [`AskError::NotNow`] while the mailbox's engine is being rebuilt.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
-    pub async fn close(&self, scope: Scope) -> Result<(), AskError> {
+    pub async fn close(&self, scope: Scope, order: Order) -> Result<(), AskError> {
         judge_scope(&scope)?;
+        order.judge(Takes::Nothing)?;
         let _one = self.world.orders.lock().await;
         let now = self.world.clock.now();
         let lifted = self.world.trips.lift(now, &scope);
+        let entry = entry(Lifted::Breaker(scope.clone()), lifted.as_ref().map(TripFacts::words), order, now);
         let change = NoteChange::Drop(TripFacts::key(&scope));
         let earlier = lifted.as_ref().map(|facts| facts.note(now));
-        let told = self.give(change.clone(), earlier, self.tell_close(&scope)).await;
+        let told = self.lift(entry, change.clone(), earlier, self.tell_close(&scope)).await;
         if told.is_err() {
             self.world.trips.take_back(self.world.clock.now(), &scope, lifted);
         } else {
@@ -245,13 +251,40 @@ impl SchedulerHandle {
         earlier: Option<Note>,
         tell: impl Future<Output = Result<(), AskError>>,
     ) -> Result<(), AskError> {
-        let back = earlier.map_or_else(|| NoteChange::Drop(change.key().clone()), NoteChange::Keep);
-        let mut told = self.keep([change]).await;
+        let back = back(&change, earlier);
+        self.give_all([change], [back], tell).await
+    }
+
+    /// The same of an order that lifts something: its words are kept and forgotten together with it.
+    pub(super) async fn lift(
+        &self,
+        entry: LiftedFacts,
+        change: NoteChange,
+        earlier: Option<Note>,
+        tell: impl Future<Output = Result<(), AskError>>,
+    ) -> Result<(), AskError> {
+        let entered = self.world.lifted.enter(entry.at, entry);
+        let back: Vec<_> = [back(&change, earlier)].into_iter().chain(entered.back()).collect();
+        let changes: Vec<_> = [change].into_iter().chain(entered.changes()).collect();
+        let told = self.give_all(changes, back, tell).await;
+        if told.is_err() {
+            self.world.lifted.take_back(self.world.clock.now(), entered);
+        }
+        told
+    }
+
+    async fn give_all(
+        &self,
+        changes: impl Into<Arc<[NoteChange]>>,
+        back: impl Into<Arc<[NoteChange]>>,
+        tell: impl Future<Output = Result<(), AskError>>,
+    ) -> Result<(), AskError> {
+        let mut told = self.keep(changes).await;
         if told.is_ok() {
             told = tell.await;
         }
         if told.is_err() {
-            drop(self.keep([back]).await);
+            drop(self.keep(back).await);
         }
         if let Some(fleet) = &self.world.fleet {
             fleet.ordered();
@@ -275,6 +308,15 @@ impl SchedulerHandle {
         }
         self.world.shared.ask(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
     }
+}
+
+/// What undoes a change.
+fn back(change: &NoteChange, earlier: Option<Note>) -> NoteChange {
+    earlier.map_or_else(|| NoteChange::Drop(change.key().clone()), NoteChange::Keep)
+}
+
+fn entry(what: Lifted, ordered: Option<Words>, order: Order, at: Timestamp) -> LiftedFacts {
+    LiftedFacts { what, ordered, reason: order.reason, by: order.by, at, how: LiftedHow::Order }
 }
 
 /// What of a scope that the shared scopes hold is held in the mailboxes while a part of it goes.

@@ -12,12 +12,14 @@ use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
 use super::steer::{judge_hold, unless_rebuilt};
-use crate::actor::{Alarm, Due, HoldFacts, HoldScope, NOTES_MAX, SharedItem, TooMany, WideningFacts, waiting};
+use crate::actor::{
+    Alarm, Due, HoldFacts, HoldScope, Lifted, LiftedFacts, NOTES_MAX, SharedItem, TooMany, WideningFacts, waiting,
+};
 use crate::engine::mailbox::{HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::widening::{Course, Widening};
 use crate::engine::{OperationKey, OperationState, Scope};
-use crate::store::{NoteChange, OperationQuery, OperationRecord, StoreError};
+use crate::store::{LiftedHow, NoteChange, OperationQuery, OperationRecord, StoreError};
 use crate::submission::InvalidSubmission;
 use crate::telemetry::HoldEvent;
 
@@ -184,23 +186,33 @@ impl SchedulerHandle {
             return Ok(());
         };
         match due {
-            Due::Lift(..) if widening.progress.lifts_at().is_some_and(|at| at <= now) => self.lift_rest(&facts).await,
+            Due::Lift(..) if widening.progress.lifts_at().is_some_and(|at| at <= now) => {
+                self.lift_rest(&facts, widening).await
+            }
             Due::Stop(..) => self.stop_part(&facts, widening).await,
             Due::Lift(..) => Ok(()),
         }
     }
 
     /// The part went well.
-    async fn lift_rest(&self, facts: &HoldFacts) -> Result<(), AskError> {
+    async fn lift_rest(&self, facts: &HoldFacts, widening: &WideningFacts) -> Result<(), AskError> {
         let now = self.world.clock.now();
+        let entry = LiftedFacts {
+            what: Lifted::Hold(facts.scope.clone()),
+            ordered: Some(facts.words()),
+            reason: Arc::clone(&widening.reason),
+            by: widening.by.clone(),
+            at: now,
+            how: LiftedHow::Part,
+        };
         let lifted = self.world.holds.lift(now, &facts.scope);
         let change = NoteChange::Drop(HoldFacts::key(&facts.scope));
-        let told = self.give(change, lifted.as_ref().map(|facts| facts.note(now)), self.tell_rest(facts)).await;
+        let earlier = lifted.as_ref().map(|facts| facts.note(now));
+        let told = self.lift(entry, change, earlier, self.tell_rest(facts)).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, lifted);
         } else {
-            let count = facts.widening.as_ref().map_or(0, |widening| widening.progress.first());
-            let finished = HoldEvent::PartFinished { scope: facts.scope.shown(), count };
+            let finished = HoldEvent::PartFinished { scope: facts.scope.shown(), count: widening.progress.first() };
             self.world.reporter.report(now, finished.into());
         }
         told

@@ -26,8 +26,8 @@ mod url;
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
-    AdmissionNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
-    WideningNote,
+    AdmissionNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
+    PermitNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};

@@ -31,15 +31,17 @@ pub enum NoteKind {
     Permit,
     /// An admission key and the operation it admitted; named by its hash.
     Admission,
+    /// An order that lifted a hold or closed a breaker, for people; named by its instant and scope.
+    Lifted,
 }
 
 impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
-    pub const ALL: [Self; 5] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission];
+    pub const ALL: [Self; 6] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission, Self::Lifted];
 
     /// Whether a store's bound on notes holds for it. What callers bring does: permits and admission keys. Orders and
     /// breakers always have room: they are what stops the sending, and their own bounds are small (10,000 orders of
-    /// either kind, one memory per scope).
+    /// either kind, one memory per scope, 1,000 orders that were lifted).
     #[must_use]
     pub const fn needs_room(self) -> bool {
         matches!(self, Self::Permit | Self::Admission)
@@ -54,6 +56,7 @@ impl NoteKind {
             Self::Breaker => "breaker",
             Self::Permit => "permit",
             Self::Admission => "admission",
+            Self::Lifted => "lifted",
         }
     }
 }
@@ -95,6 +98,8 @@ pub enum NoteBody {
     Permit(PermitNote),
     /// The operation that a key has admitted.
     Admission(AdmissionNote),
+    /// What was lifted, and why.
+    Lifted(Box<LiftedNote>),
 }
 
 /// An operator's order, in the operator's words.
@@ -127,6 +132,29 @@ pub struct WideningNote {
     /// Which scope was throttled or failed, and which of the two: nothing more goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<(Scope, TripReason)>,
+}
+
+/// An order that lifted what another, or nobody, had ordered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiftedNote {
+    /// The order that was in force until then, if it was a person's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderNote>,
+    /// The order that lifted it.
+    pub lifted: OrderNote,
+    /// How it ended.
+    pub how: LiftedHow,
+}
+
+/// How an order came to be lifted before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LiftedHow {
+    /// By an order to lift all of it.
+    Order,
+    /// By an order to lift a part of it, which went well.
+    Part,
 }
 
 /// What a permit took: an attempt of no operation.

@@ -249,7 +249,7 @@ impl Caller {
                 Act::Hold(scope, lasts) => {
                     self.handle.hold(scope.clone(), Order::new("a test").expires_in(*lasts)).await.is_ok()
                 }
-                Act::Resume(scope) => self.handle.resume(scope.clone()).await.is_ok(),
+                Act::Resume(scope) => self.handle.resume(scope.clone(), Order::new("done")).await.is_ok(),
                 Act::ResumeFirst(scope, first, watch) => {
                     let order = Order::new("a test").watch(*watch);
                     let resumed = self.handle.resume_first(scope.clone(), *first, order).await;

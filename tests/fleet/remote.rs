@@ -61,7 +61,7 @@ fn cancel_and_hold_reach_the_owner_from_anywhere() {
         let cancelled = remote.cancel("held", Order::new("not this one")).await;
         assert!(matches!(cancelled, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{cancelled:?}");
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled)));
-        remote.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("lifted");
+        remote.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("lifted");
         let next = owner.submit(submission(MAILBOX, "next", Lane::Foreground)).await.expect("it is stored");
         assert!(matches!(next.outcome().await, Ok(Outcome::Accepted { .. })));
     });
@@ -77,9 +77,11 @@ fn a_hold_of_everything_stops_every_process_at_once() {
             bench.members[0].handle.submit(submission(MAILBOX, "late", Lane::Foreground)).await.expect("stored");
         pass(seconds(20)).await;
         assert_eq!(bench.taken(START, bench.now()), 1);
-        bench.members[1].handle.resume(HoldScope::All).await.expect("lifted");
+        bench.members[1].handle.resume(HoldScope::All, Order::new("done")).await.expect("lifted");
         let began = bench.now();
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         assert!(bench.now().since(began) < seconds(2));
+        let listed = |at: usize| bench.members[at].handle.lifted();
+        assert_eq!((listed(0).len(), listed(0)), (1, listed(1)), "the words are told in either process");
     });
 }

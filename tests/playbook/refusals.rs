@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use mailweir::engine::{OperationState, Subject};
-use mailweir::scheduler::{HoldScope, Scheduler};
+use mailweir::scheduler::{HoldScope, Order, Scheduler};
 use mailweir::telemetry::EventKind;
 use mailweir::transport::{Answer, Attempt, Transport, Verdict};
 use mailweir::{Outcome, SchedulerHandle};
@@ -80,7 +80,7 @@ fn a_refused_account_or_mailbox_keeps_its_operations_until_a_person_resumes_it()
             assert!(suspended.is_some(), "{status}: said once, as an error");
             let resent = transport.sent.lock().expect("not poisoned").iter().filter(|id| *id == "one").count();
             assert_eq!(resent, 1, "an hour of nothing");
-            handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("resumed");
+            handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("resumed");
             for ticket in [one, two] {
                 assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
             }

@@ -92,7 +92,7 @@ fn an_operators_trip_is_never_shortened_and_his_close_lets_go_at_every_scope() {
             let ticket = handle.submit(waits).await.expect("taken in");
             tokio::time::sleep(MINUTE * 2).await;
             assert_eq!(record.count(), 0, "{scope}");
-            handle.close(scope.clone()).await.expect("closed");
+            handle.close(scope.clone(), Order::new("done")).await.expect("closed");
             accepted(ticket).await;
             assert_eq!(breaker(&handle, &scope).await.state, BreakerState::Closed, "{scope}");
             let turns: Vec<_> = seen(&mut events)

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::config::Config;
 use mailweir::engine::{Ratio, Timestamp};
-use mailweir::scheduler::{HoldScope, Scheduler, SchedulerHandle};
+use mailweir::scheduler::{HoldScope, Order, Scheduler, SchedulerHandle};
 use mailweir::telemetry::EventKind;
 use mailweir::transport::simulated::SimulatedTransport;
 use mailweir::transport::{Answer, Attempt, Transport, Verdict};
@@ -104,7 +104,7 @@ fn run(seed: u64, restarts_max: u32, panics_at: &'static [u64]) -> Run {
         if !panics_at.is_empty() {
             // Long after the last of them: whatever is held by then waits for a person.
             tokio::time::sleep(seconds(300)).await;
-            handle.resume(HoldScope::Mailbox(VICTIM.into())).await.expect("told");
+            handle.resume(HoldScope::Mailbox(VICTIM.into()), Order::new("done")).await.expect("told");
         }
         for task in waiting {
             task.await.expect("no panic");

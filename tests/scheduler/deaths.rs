@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mailweir::scheduler::{AskError, Events, HoldScope};
+use mailweir::scheduler::{AskError, Events, HoldScope, Order};
 use mailweir::telemetry::EventKind;
 use mailweir::{Outcome, SubmitError};
 use tokio::time::{sleep, timeout};
@@ -65,7 +65,7 @@ fn an_actor_that_dies_too_often_is_held_until_an_operator_resumes_it() {
         assert_eq!(fates(&mut events), [stopped(1), stopped(2), (MAILBOX.to_owned(), 2, "held")]);
         let error = handle.submit(submission("held")).await.expect_err("held");
         assert!(matches!(error, SubmitError::MailboxHeld { .. }), "{error}");
-        handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("told");
+        handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("told");
         let ticket = handle.submit(submission("resumed")).await.expect("stored");
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
     });
@@ -109,7 +109,7 @@ fn shared_scopes_without_an_engine_do_not_say_that_nothing_is_in_the_way() {
             let explained = handle.explain_mailbox(MAILBOX).await;
             assert!(matches!(explained, Err(AskError::NotNow { .. })), "{explained:?}");
         }
-        handle.resume(HoldScope::All).await.expect("told");
+        handle.resume(HoldScope::All, Order::new("done")).await.expect("told");
         sleep(Duration::from_secs(1)).await;
         assert!(handle.breakers().await.expect("it has an engine again").is_empty());
     });

@@ -10,6 +10,7 @@ mod doubt;
 mod faulty;
 mod full;
 mod intake;
+mod lifted;
 #[cfg(feature = "sqlite")]
 mod lives;
 mod lookups;

@@ -21,9 +21,9 @@ async fn every_way_in_refuses(handle: &SchedulerHandle, id: &str) {
     assert!(is_invalid(handle.mailbox(id).await), "mailbox({id:?})");
     assert!(is_invalid(handle.explain_mailbox(id).await), "explain_mailbox({id:?})");
     assert!(is_invalid(handle.hold(hold.clone(), Order::new("a look")).await), "hold({id:?})");
-    assert!(is_invalid(handle.resume(hold).await), "resume({id:?})");
+    assert!(is_invalid(handle.resume(hold, Order::new("done")).await), "resume({id:?})");
     assert!(is_invalid(handle.trip(scope.clone(), Order::new("a look")).await), "trip({id:?})");
-    assert!(is_invalid(handle.close(scope).await), "close({id:?})");
+    assert!(is_invalid(handle.close(scope, Order::new("done")).await), "close({id:?})");
     assert!(is_invalid(handle.sabotage(id).await), "sabotage({id:?})");
 }
 
@@ -91,7 +91,7 @@ fn a_trip_is_listed_with_its_reason_until_it_ends_and_the_event_keeps_the_reason
         assert_eq!(handle.trips(), [longer], "a later one takes its place");
         let all = handle.trip(Scope::Application, Order::new("all of it")).await.expect("tripped");
         assert_eq!(all.until.since(START), MINUTE * 5, "breaker.manual_expiry");
-        handle.close(Scope::Application).await.expect("closed");
+        handle.close(Scope::Application, Order::new("done")).await.expect("closed");
         assert_eq!(handle.trips().len(), 1);
         tokio::time::sleep(MINUTE * 2).await;
         assert!(handle.trips().is_empty(), "it ended by itself");
@@ -160,14 +160,14 @@ fn a_held_operation_stays_held_when_its_engine_is_rebuilt() {
         let held = handle.submit(foreground("held")).await.expect("taken in");
         let operation = HoldScope::Operation("held".into());
         handle.hold(operation.clone(), Order::new("not this one").expires_in(MINUTE * 60)).await.expect("held");
-        handle.resume(mailbox).await.expect("resumed");
+        handle.resume(mailbox, Order::new("done")).await.expect("resumed");
         handle.sabotage(MAILBOX).await.expect("told");
         let other = handle.submit(foreground("other")).await.expect("stored before the panic");
         assert!(matches!(other.outcome().await, Ok(Outcome::Accepted { .. })));
         tokio::time::sleep(MINUTE).await;
         assert_eq!(transport.ids(), ["other"], "a panic lifts no hold");
         assert_eq!(handle.holds().len(), 1);
-        handle.resume(operation).await.expect("resumed");
+        handle.resume(operation, Order::new("done")).await.expect("resumed");
         assert!(matches!(held.outcome().await, Ok(Outcome::Accepted { .. })));
     });
 }
@@ -188,7 +188,7 @@ fn a_breaker_opened_by_hand_stays_open_when_its_engine_is_rebuilt() {
             let ticket = handle.submit(foreground("one")).await.expect("stored");
             tokio::time::sleep(MINUTE).await;
             assert_eq!(transport.count(), 0, "{scope}: a panic closes no breaker");
-            handle.close(scope.clone()).await.expect("closed");
+            handle.close(scope.clone(), Order::new("done")).await.expect("closed");
             assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })), "{scope}");
         }
     });

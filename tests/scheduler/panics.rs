@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mailweir::engine::OperationState;
-use mailweir::scheduler::HoldScope;
+use mailweir::scheduler::{HoldScope, Order};
 use mailweir::telemetry::EventKind;
 use mailweir::{Outcome, Submission, SubmitError};
 
@@ -87,7 +87,7 @@ fn a_mailbox_that_fails_too_often_is_held_until_an_operator_resumes_it() {
             held += usize::from(matches!(event.kind, EventKind::ActorHeld { restarts: 2, .. }));
         }
         assert_eq!(held, 1);
-        handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("told");
+        handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("told");
         for ticket in tickets {
             let outcome = ticket.outcome().await.expect("tickets survive");
             assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");

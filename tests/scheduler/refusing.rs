@@ -67,11 +67,11 @@ fn a_damaged_store_holds_the_mailbox_and_what_it_did_not_take_is_written_when_it
         let error = handle.submit(foreground("two")).await.expect_err("held");
         assert!(matches!(error, SubmitError::MailboxHeld { .. }), "{error}");
         // Resumed too early, it is held again.
-        handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("told");
+        handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("told");
         sleep(Duration::from_secs(1)).await;
         assert_eq!((store.record_calls(), seen(&mut events, held)), (calls + 1, 1));
         store.faults().record = None;
-        handle.resume(HoldScope::Mailbox(MAILBOX.into())).await.expect("told");
+        handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("told");
         let ticket = handle.submit(foreground("two")).await.expect("stored");
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         let record = handle.operation("one").await.expect("a store").expect("stored");

@@ -140,7 +140,7 @@ fn a_hold_with_its_reason_outlives_a_kill_and_ends_at_its_end() {
             }
             let order = Order::new("a: look, \"twice\"").by("kim").expires_in(Duration::from_secs(90));
             let facts = handle.hold(scope.clone(), order).await.expect("held");
-            handle.resume(HoldScope::All).await.map(drop).expect("resumed");
+            handle.resume(HoldScope::All, Order::new("done")).await.map(drop).expect("resumed");
             let lasts = scope != HoldScope::All;
             let facts = if lasts {
                 facts
@@ -180,7 +180,7 @@ fn a_breaker_opened_by_hand_stays_open_through_a_kill_and_one_closed_by_hand_clo
             drop(handle.submit(foreground("one").tenant("acme")).await.expect("taken in"));
             lives.sleep_until(facts.until.before(Duration::from_secs(300))).await;
             assert_eq!(transport.count(), 0, "{scope}");
-            handle.close(scope.clone()).await.expect("closed");
+            handle.close(scope.clone(), Order::new("done")).await.expect("closed");
 
             let transport = Scripted::accepting().begin();
             let handle = lives.begin(unlimited(), &transport).await;
@@ -321,13 +321,13 @@ fn an_order_that_the_store_does_not_take_is_refused_and_leaves_everything_as_it_
         store.faults().keep = Some(out_of_reach());
         let refused = |answer: Option<AskError>| assert!(matches!(answer, Some(AskError::Store(_))), "{answer:?}");
         refused(handle.hold(HoldScope::All, Order::new("not kept")).await.err());
-        refused(handle.resume(HoldScope::All).await.err());
+        refused(handle.resume(HoldScope::All, Order::new("done")).await.err());
         refused(handle.trip(Scope::Application, Order::new("not kept")).await.err());
-        refused(handle.close(Scope::Application).await.err());
+        refused(handle.close(Scope::Application, Order::new("done")).await.err());
         assert_eq!(handle.holds(), [kept]);
-        assert!(handle.trips().is_empty());
+        assert!(handle.trips().is_empty() && handle.lifted().is_empty());
         store.faults().keep = None;
-        handle.resume(HoldScope::All).await.expect("resumed");
+        handle.resume(HoldScope::All, Order::new("done")).await.expect("resumed");
         assert!(handle.submit(foreground("one")).now_or_never().is_none());
         assert!(handle.holds().is_empty());
     });
@@ -350,11 +350,11 @@ fn an_order_that_failed_leaves_what_was_held_and_open_for_the_next_life() {
         }
         scheduler.shutdown().await;
         for scope in scopes {
-            let refused = handle.resume(scope.clone()).await;
+            let refused = handle.resume(scope.clone(), Order::new("done")).await;
             assert!(matches!(refused, Err(AskError::ShuttingDown)), "{scope:?}: {refused:?}");
         }
         for scope in open {
-            let refused = handle.close(scope.clone()).await;
+            let refused = handle.close(scope.clone(), Order::new("done")).await;
             assert!(matches!(refused, Err(AskError::ShuttingDown)), "{scope}: {refused:?}");
         }
         assert_eq!((handle.holds().len(), handle.trips().len()), (3, 3));
@@ -362,6 +362,7 @@ fn an_order_that_failed_leaves_what_was_held_and_open_for_the_next_life() {
         let built = builder(unlimited(), Scripted::accepting()).store(store.clone());
         let next = built.start_on_current_thread().await.expect("starts");
         let (holds, trips) = (next.handle().holds(), next.handle().trips());
+        assert!(handle.lifted().is_empty() && next.handle().lifted().is_empty(), "nothing was lifted");
         assert!(handle.holds().iter().all(|hold| holds.contains(hold)), "{holds:?}");
         assert!(handle.trips().iter().all(|trip| trips.contains(trip)), "{trips:?}");
     });
@@ -381,12 +382,12 @@ fn a_cooldown_that_could_not_be_closed_outlives_a_kill_and_one_that_was_closed_d
         store.faults().recover = Some(out_of_reach());
         handle.sabotage(MAILBOX).await.expect("ordered");
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let refused = handle.close(mailbox.clone()).await;
+        let refused = handle.close(mailbox.clone(), Order::new("done")).await;
         assert!(matches!(refused, Err(AskError::NotNow { .. })), "{refused:?}");
         store.faults().recover = None;
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(until_of(&handle, &mailbox).await, until);
-        handle.close(mailbox.clone()).await.expect("closed");
+        handle.close(mailbox.clone(), Order::new("done")).await.expect("closed");
         let recovery = store.recover(START, None).await.expect("a store");
         let open = |memory: &BreakerMemory| memory.cooldown.is_some_and(|one| one.phase == PhaseMemory::Shut);
         let bodies = recovery.notes.iter().map(|note| &note.body);

@@ -63,7 +63,7 @@ fn a_hold_of_each_scope_stops_and_its_resume_lets_go() {
             assert_eq!(transport.count(), 0, "{scope:?}");
             let explained = handle.explain("held").await.expect("an answer");
             assert!(explained.iter().any(|it| it.binding && it.wall == Wall::Hold), "{scope:?}: {explained:?}");
-            handle.resume(scope.clone()).await.expect("resumed");
+            handle.resume(scope.clone(), Order::new("done")).await.expect("resumed");
             assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })), "{scope:?}");
             assert!(handle.holds().is_empty());
         }
@@ -104,7 +104,7 @@ fn a_breaker_is_tripped_and_closed_by_hand_at_either_kind_of_scope() {
                 breakers.iter().any(|(at, facts)| *at == scope && facts.state == BreakerState::Open),
                 "{scope}: {breakers:?}"
             );
-            handle.close(scope.clone()).await.expect("closed");
+            handle.close(scope.clone(), Order::new("done")).await.expect("closed");
             assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })), "{scope}");
         }
     });

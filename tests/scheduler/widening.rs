@@ -9,7 +9,9 @@ use futures::FutureExt;
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::engine::widening::Course;
 use mailweir::engine::{OperationState, Scope, Timestamp, Wall};
-use mailweir::scheduler::{AskError, Events, FIRST_MAX, HoldFacts, HoldScope, Order, Scheduler, SchedulerHandle};
+use mailweir::scheduler::{
+    AskError, Events, FIRST_MAX, HoldFacts, HoldScope, Lifted, LiftedHow, Order, Scheduler, SchedulerHandle,
+};
 use mailweir::store::MemoryStore;
 use mailweir::telemetry::{EventKind, HeldScope, HoldEvent};
 use mailweir::{Config, Submission};
@@ -154,6 +156,13 @@ fn the_first_go_the_rest_is_held_and_watched_and_then_goes_on() {
                     "{scope}: {first_of_the_rest:?}"
                 );
                 assert!(handle.holds().is_empty(), "{scope}");
+                let lifted = handle.lifted().pop().expect("listed");
+                let why = lifted.ordered.as_ref().map(|words| &*words.reason);
+                assert_eq!(
+                    (lifted.what, why, lifted.how),
+                    (Lifted::Hold(scope.clone()), Some("a look"), LiftedHow::Part)
+                );
+                assert_eq!((&*lifted.reason, lifted.by.as_deref()), ("the first of them", Some("lee")));
                 let scope = shown(&scope);
                 let started = HoldEvent::PartStarted { scope: scope.clone(), count: 3, watch: MINUTE };
                 assert_eq!(heard(&mut events), [started, HoldEvent::PartFinished { scope, count: 3 }]);
@@ -216,7 +225,7 @@ fn a_part_is_resumed_whole_or_held_whole_at_any_time() {
             assert_eq!(facts.widening.expect("in part").progress.first(), 3, "{scope}");
             sleep(SECOND).await;
             assert_eq!(ids(&transport), [1, 2, 3, 4, 5], "{scope}: of those that wait now");
-            handle.resume(scope.clone()).await.expect("resumed");
+            handle.resume(scope.clone(), Order::new("done")).await.expect("resumed");
             sleep(MINUTE).await;
             assert_eq!(ids(&transport), [1, 2, 3, 4, 5, 6], "{scope}");
             assert!(handle.holds().is_empty(), "{scope}");

@@ -5,8 +5,8 @@ use futures::future::BoxFuture;
 use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
 use mailweir::store::{
-    AdmissionNote, Inserted, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
-    StoreError,
+    AdmissionNote, Inserted, LiftedHow, LiftedNote, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind,
+    OrderNote, PermitNote, StoreError,
 };
 
 use crate::fixture::*;
@@ -31,6 +31,8 @@ fn one_of_each() -> Vec<Note> {
     };
     let memory: BreakerMemory =
         serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
+    let words = |reason: &str| OrderNote { reason: reason.into(), ..OrderNote::default() };
+    let lifted = LiftedNote { ordered: Some(words("a look")), lifted: words("done"), how: LiftedHow::Part };
     let bodies = [
         NoteBody::Order(OrderNote {
             reason: "a \"quoted\" reason \u{1f33c}".into(),
@@ -41,6 +43,7 @@ fn one_of_each() -> Vec<Note> {
         NoteBody::Breaker(Box::new(memory)),
         NoteBody::Permit(permit),
         NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),
+        NoteBody::Lifted(Box::new(lifted)),
     ];
     let notes = NoteKind::ALL.into_iter().zip(bodies).map(|(kind, body)| {
         let mailbox = (kind > NoteKind::Trip).then(|| MAILBOX.into());

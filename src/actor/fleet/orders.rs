@@ -87,6 +87,7 @@ impl Membership {
         // Not in the middle of an order of our own: what we have noted may not be in what we read.
         let Ok(_one) = world.orders.try_lock() else { return };
         let now = world.clock.now();
+        world.lifted.learn(now, &notes);
         let holds: Vec<HoldFacts> = notes.iter().filter_map(HoldFacts::read).filter(|hold| hold.until > now).collect();
         let trips: Vec<TripFacts> = notes.iter().filter_map(TripFacts::read).filter(|trip| trip.until > now).collect();
         for gone in world.holds.all(now).into_iter().filter(|old| !holds.iter().any(|new| new.scope == old.scope)) {

@@ -43,7 +43,7 @@ fn a_throttle_in_the_watch_stops_it_and_leaves_the_rest_held_until_the_hold_ends
                     "{scope}: no watch before the last"
                 );
                 refuses.store(true, Ordering::Relaxed);
-                handle.resume(apart).await.expect("resumed");
+                handle.resume(apart, Order::new("done")).await.expect("resumed");
                 sleep(SECOND * 5).await;
                 refuses.store(false, Ordering::Relaxed);
                 let reason = TripReason::Sustained429;
@@ -97,7 +97,7 @@ fn a_restart_in_the_middle_goes_on_and_watches_anew() {
                 let handle = outbox.begin(prompt(), &second).await;
                 sleep(MINUTE * 5).await;
                 assert_eq!(second.count(), 0, "{scope}: one of the first is held apart");
-                handle.resume(HoldScope::Operation("2".into())).await.expect("resumed");
+                handle.resume(HoldScope::Operation("2".into()), Order::new("done")).await.expect("resumed");
                 sleep(MINUTE).await;
                 assert_eq!(ids(&second), [2], "{scope}");
                 assert!(matches!(course(&handle), Course::Watching { .. }), "{scope}");
