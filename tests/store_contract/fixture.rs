@@ -74,15 +74,19 @@ impl mailweir::clock::Clock for Yesterday {
     }
 }
 
-/// Options whose clock reads the day before [`at`]`(0)`, and is measured once.
+/// Options whose clock reads the day before [`at`]`(0)`, and is measured once, to a second: a server that answers late on
+/// a busy machine moves no instant.
 #[cfg(feature = "redis")]
 pub(crate) fn redis_options() -> mailweir::store::RedisOptions {
     use mailweir::clock::{Clock, SystemClock};
     let clock = SystemClock::new();
-    // A whole second, so that every store that is opened finds the same distance to the server's clock.
+    // Whole seconds apart, so that every store that is opened finds the same distance to the server's clock.
     let start = Timestamp::from_micros(clock.now().as_micros() / 1_000_000 * 1_000_000);
     let options = mailweir::store::RedisOptions::new().clock(Arc::new(Yesterday(clock, start)));
-    options.clock_refresh(Duration::from_secs(3_600)).response_timeout(Duration::from_secs(5))
+    options
+        .clock_refresh(Duration::from_secs(3_600))
+        .clock_grain(Duration::from_secs(1))
+        .response_timeout(Duration::from_secs(5))
 }
 
 #[cfg(feature = "redis")]

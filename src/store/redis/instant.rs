@@ -7,7 +7,7 @@
 //! read back is the same.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::engine::Timestamp;
@@ -17,12 +17,13 @@ pub(super) const NEVER: u64 = (1 << 53) - 1;
 /// Measurements among which the quickest counts. Older ones go: clocks drift.
 const MEASURED_MAX: usize = 8;
 
-/// The finest difference between two clocks that is followed.
-const GRAIN_MICROS: i64 = 1_000;
-
 /// What has to be added to a local instant.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Offset(Arc<Mutex<Known>>);
+#[derive(Clone, Debug)]
+pub(super) struct Offset {
+    known: Arc<Mutex<Known>>,
+    /// The finest difference that is followed, in microseconds.
+    grain: i64,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -40,42 +41,51 @@ struct Measured {
 }
 
 impl Offset {
+    pub(super) fn new(grain: Duration) -> Self {
+        Self { known: Arc::default(), grain: i64::try_from(grain.as_micros()).unwrap_or(i64::MAX).max(1) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds an answer: `server` was read between `asked` and `heard`.
     pub(super) fn measured(&self, asked: Timestamp, server: u64, heard: Timestamp) {
         let round_trip = heard.since(asked);
         let middle = asked.after(round_trip / 2).as_micros();
         let offset = i64::try_from(i128::from(server) - i128::from(middle)).unwrap_or_default();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         known.measured.push_back(Measured { round_trip, offset });
         if known.measured.len() > MEASURED_MAX {
             known.measured.pop_front();
         }
         let best = known.measured.iter().min_by_key(|one| one.round_trip).map_or(offset, |one| one.offset);
-        if known.believed.is_none_or(|believed| believed.abs_diff(best) > GRAIN_MICROS.unsigned_abs()) {
-            known.believed = Some((best + GRAIN_MICROS / 2).div_euclid(GRAIN_MICROS) * GRAIN_MICROS);
+        if known.believed.is_none_or(|believed| believed.abs_diff(best) > self.grain.unsigned_abs()) {
+            let whole = best.saturating_add(self.grain / 2).div_euclid(self.grain);
+            known.believed = Some(whole.saturating_mul(self.grain));
         }
     }
 
     /// Forgets what was measured before: another server, or its clock was set.
     pub(super) fn forget(&self) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         *known = Known { aligned: known.aligned, ..Known::default() };
     }
 
     /// From now on instants are the server's own.
     pub(super) fn align(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).aligned = true;
+        self.known().aligned = true;
     }
 
     /// As it is believed now. One call of the store uses one.
     pub(super) fn now(&self) -> Translation {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
         Translation(if known.aligned { 0 } else { known.believed.unwrap_or_default() })
     }
 
     /// From the local clock to the server's, whatever instants are given in.
     pub(super) fn of_clock(&self) -> Translation {
-        Translation(self.0.lock().unwrap_or_else(PoisonError::into_inner).believed.unwrap_or_default())
+        Translation(self.known().believed.unwrap_or_default())
     }
 }
 
@@ -106,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_quickest_answer_is_believed() {
-        let offset = Offset::default();
+        let offset = Offset::new(Duration::from_millis(1));
         let at = Timestamp::from_micros;
         offset.measured(at(1_000), 61_000, at(3_000));
         assert_eq!(offset.now(), Translation(59_000));
@@ -116,6 +126,16 @@ mod tests {
         assert_eq!(offset.now(), Translation(64_000));
         offset.measured(at(6_000), 1, at(9_000));
         assert_eq!(offset.now(), Translation(64_000));
+    }
+
+    #[test]
+    fn a_coarse_grain_is_found_again_by_a_slow_answer() {
+        let at = |micros: u64| Timestamp::from_micros(1_000_000_000 + micros);
+        for (server, heard) in [(1_005_000_010, 20), (1_005_000_000, 600_000), (1_005_590_000, 600_000)] {
+            let offset = Offset::new(Duration::from_secs(1));
+            offset.measured(at(0), server, at(heard));
+            assert_eq!(offset.now(), Translation(5_000_000));
+        }
     }
 
     #[test]

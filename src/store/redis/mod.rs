@@ -172,7 +172,8 @@ async fn begin(
     options: RedisOptions,
     names: Names,
 ) -> Result<(Context, RedisDurability), StoreError> {
-    let (options, offset) = (Rc::new(options), Offset::default());
+    let offset = Offset::new(options.clock_grain);
+    let options = Rc::new(options);
     let link = Link::new(address, &names, Rc::clone(&options), offset.clone());
     let generation = scripts::call(&scripts::GENERATION, &[&names.global("generation")]);
     let generation = value::number(Some(link.one(generation).await?))?.unsigned_abs();

@@ -37,6 +37,9 @@ pub struct RedisOptions {
     pub retry_after: Duration,
     /// How often the server is asked for its time.
     pub clock_refresh: Duration,
+    /// The finest difference between the server's clock and ours that is followed: stores that are opened one after the
+    /// other read the same instants as long as each knows the server's clock to half of it.
+    pub clock_grain: Duration,
     /// The clock whose instants the store is given: the scheduler's, where it has one of its own.
     pub clock: Arc<dyn Clock>,
 }
@@ -59,6 +62,7 @@ impl RedisOptions {
             connection_timeout: Duration::from_millis(250),
             retry_after: Duration::from_millis(500),
             clock_refresh: Duration::from_secs(10),
+            clock_grain: Duration::from_millis(1),
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -121,6 +125,12 @@ impl RedisOptions {
     #[must_use]
     pub fn clock_refresh(self, clock_refresh: Duration) -> Self {
         Self { clock_refresh, ..self }
+    }
+
+    /// With a coarser or finer difference between the clocks.
+    #[must_use]
+    pub fn clock_grain(self, clock_grain: Duration) -> Self {
+        Self { clock_grain, ..self }
     }
 
     /// With the clock that the instants it is given come from.
