@@ -4,6 +4,8 @@
 //! a restart grants no free window to those who send by themselves either. It shares its commit with whatever else the
 //! turn writes.
 
+use std::time::Duration;
+
 use super::desk::{Flight, Who};
 use super::kept;
 use super::mailbox::MailboxActor;
@@ -13,6 +15,10 @@ use crate::engine::operation::Transition;
 use crate::engine::{OperationKey, Timestamp};
 use crate::store::{Note, NoteBody, NoteChange, PermitNote, StoreError};
 
+/// How long a permit that is out is written down for: a month, so that what was forgotten in the end ends. When it is
+/// settled, its charge counts from there.
+const OUT_MAX: Duration = Duration::from_secs(30 * 86_400);
+
 impl MailboxActor {
     pub(super) fn is_permit(&self, key: OperationKey) -> bool {
         self.desk.get(key).is_some_and(|entry| !entry.is_operation())
@@ -20,7 +26,8 @@ impl MailboxActor {
 
     /// Writes the charge; the permit waits for that.
     pub(super) fn charge_permit(&mut self, key: OperationKey) {
-        let (now, until) = (self.now, self.counts_until());
+        let now = self.now;
+        let until = self.counts_until().after(OUT_MAX);
         let Some(entry) = self.desk.get_mut(key) else { return };
         entry.flight = Flight::Claiming;
         if let Who::Permit(asked) = &mut entry.who {

@@ -15,7 +15,7 @@ use super::shared::SharedActor;
 use super::supervisor::{Errand, Supervisor};
 use super::world::World;
 use crate::engine::Timestamp;
-use crate::store::{Outline, Recovery};
+use crate::store::{Note, NoteBody, Outline, Recovery};
 
 /// Starts the actors on a thread of their own. They run until [`World::stop`] is cancelled.
 ///
@@ -65,7 +65,10 @@ async fn run(world: Arc<World>, outline: Outline, ready: oneshot::Sender<std::io
         let seat = world.directory.enter_recovered(&id);
         world.supervisor.push(Errand::Start(seat));
     }
-    let supervisor = Supervisor::new(Arc::clone(&world), by_mailbox(outline)).start();
+    let now = world.clock.now();
+    // Who had a permit may have sent until the earlier process ended, and that was before now.
+    let out_until = now.after(now.since(world.settings.load().horizon(now)));
+    let supervisor = Supervisor::new(Arc::clone(&world), by_mailbox(outline, out_until)).start();
     world.supervisor.bell().attach(supervisor.clone().recipient());
     drop(ready.send(Ok(())));
     world.stop.cancelled().await;
@@ -80,7 +83,7 @@ pub(super) type Before = BTreeMap<Arc<str>, (Origin, Timestamp)>;
 
 /// What each mailbox of which the store has something starts from, and until when its notes count: its rows, or that
 /// they are to be read.
-fn by_mailbox(outline: Outline) -> Before {
+fn by_mailbox(outline: Outline, out_until: Timestamp) -> Before {
     let mut rows: BTreeMap<Arc<str>, Recovery> = BTreeMap::new();
     let Outline { recovery, apart } = outline;
     for note in recovery.notes {
@@ -96,17 +99,22 @@ fn by_mailbox(outline: Outline) -> Before {
             rows.entry(Arc::clone(&attempt.mailbox)).or_default().attempts.push(attempt);
         }
         let read = |rows: Recovery| {
-            let until = notes_end(&rows);
+            let until = notes_end(&rows, out_until);
             (Origin::Recovered(Box::new(rows)), until)
         };
         return rows.into_iter().map(|(id, rows)| (id, read(rows))).collect();
     };
     let named = apart.waiting.into_iter().chain(apart.charged).map(|id| (id, (Origin::Stored, Timestamp::EPOCH)));
-    let noted = rows.into_iter().map(|(id, rows)| (id, (Origin::Stored, notes_end(&rows))));
+    let noted = rows.into_iter().map(|(id, rows)| (id, (Origin::Stored, notes_end(&rows, out_until))));
     // A mailbox that is in both has the end of its notes: the later entry stays.
     named.chain(noted).collect()
 }
 
-fn notes_end(of: &Recovery) -> Timestamp {
-    of.notes.iter().map(|note| note.until).max().unwrap_or(Timestamp::EPOCH)
+/// Permits that were out count until `out_until` at the latest: what is written of them is kept for longer.
+fn notes_end(of: &Recovery, out_until: Timestamp) -> Timestamp {
+    let end = |note: &Note| match &note.body {
+        NoteBody::Permit(permit) if permit.finished_at.is_none() => note.until.min(out_until),
+        _ => note.until,
+    };
+    of.notes.iter().map(end).max().unwrap_or(Timestamp::EPOCH)
 }

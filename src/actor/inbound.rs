@@ -52,7 +52,7 @@ impl MailboxActor {
                 self.on_written(*written);
                 self.own.overtaken = false;
             }
-            Reply::Recovered(reading) => self.on_recovered(reading.recovery),
+            Reply::Recovered(reading) => self.on_recovered(*reading),
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct MailboxActor {
     pub(super) recover_when_written: bool,
     /// A rebuild failed because of the store, and is tried again then.
     pub(super) recover_at: Option<Timestamp>,
+    /// The last reading of the store: what an earlier one found, or one that is over, is old.
+    pub(super) reading: u64,
     /// What came for the engine while there was none.
     pub(super) postponed: Vec<Reply>,
     /// Persons' orders that have not led to a record yet.
@@ -125,6 +127,7 @@ impl MailboxActor {
             degraded: false,
             recover_when_written: false,
             recover_at: None,
+            reading: 0,
             postponed: Vec::new(),
             given: BTreeMap::new(),
             moved: None,

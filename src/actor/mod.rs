@@ -55,7 +55,7 @@ pub use holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
 pub use lifted::{LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, Words};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::OrderAnswer;
-pub use settings::NoPart;
+pub use settings::{Forgets, NoPart};
 pub use ticket::{Ticket, TicketError};
 
 pub(crate) use bell::Rung;

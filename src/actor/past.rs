@@ -1,10 +1,11 @@
 //! From what the store remembers to what the engine understands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::mailbox::{Outcome, PastAttempt, RestoredOperation};
 use crate::engine::operation::OperationKind;
-use crate::engine::policy::{GuardPolicy, ScopePolicy};
+use crate::engine::policy::{GuardPolicy, ScopePolicy, clock_slack};
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationState, Subject, Timestamp};
 use crate::store::{AttemptRecord, Note, NoteKind, OperationRecord, Outline, PermitNote};
@@ -68,6 +69,14 @@ pub(crate) fn outcome(record: &OperationRecord) -> Option<Outcome> {
         | OperationState::Deferred
         | OperationState::Unknown => return None,
     })
+}
+
+/// How long an attempt counts in a window, from its claim on: it may take as long as one may, its end is rounded up to a
+/// sub-bucket, and clocks differ. To the second above.
+pub(crate) fn counts_for(window: Duration, guard: &GuardPolicy) -> Duration {
+    let bucket = window / guard.sub_buckets.max(1);
+    let spans = [window, bucket, clock_slack(guard, window), guard.request_deadline_max, Duration::from_secs(1)];
+    Duration::from_secs(spans.into_iter().fold(Duration::ZERO, Duration::saturating_add).as_secs())
 }
 
 /// The instant before which no attempt can count any more: twice the longest window, so that no margin of the ledger

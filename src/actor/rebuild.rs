@@ -24,7 +24,7 @@ use crate::config::OnPanic;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox, RestoredOperation};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::{OperationRecord, Recovery, StoreError};
+use crate::store::{OperationRecord, Recovery};
 use crate::telemetry::EventKind;
 
 /// Pause before the store is asked again.
@@ -183,13 +183,15 @@ impl MailboxActor {
         let (store, mailbox) = (Arc::clone(&self.world.store), Arc::clone(self.seat.id()));
         let since = self.horizon();
         let readings = Arc::clone(&self.world.readings);
+        self.reading += 1;
+        let number = self.reading;
         let mut reading = Box::pin(async move {
             // Nobody closes it.
             let place = readings.acquire_owned().await.ok();
-            Reading { recovery: guard(|| store.recover(since, Some(mailbox))).await, _place: place }
+            Reading { number, recovery: guard(|| store.recover(since, Some(mailbox))).await, _place: place }
         });
         match reading.as_mut().now_or_never() {
-            Some(reading) => self.on_recovered(reading.recovery),
+            Some(reading) => self.on_recovered(reading),
             None => {
                 let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
                 self.world.host.spawn(async move {
@@ -211,11 +213,12 @@ impl MailboxActor {
         }
     }
 
-    pub(super) fn on_recovered(&mut self, recovery: Result<Recovery, StoreError>) {
-        if self.mode == Mode::Remote {
-            return; // lost while it was read
+    pub(super) fn on_recovered(&mut self, reading: Reading) {
+        let awaited = matches!(self.mode, Mode::Reading | Mode::Rebuilding) && reading.number == self.reading;
+        if !awaited {
+            return; // the mailbox was lost or held meanwhile, and may have been read anew since
         }
-        match recovery {
+        match reading.recovery {
             Ok(recovery) => {
                 self.desk.ground_claims();
                 self.restore(recovery);

@@ -47,6 +47,8 @@ pub(crate) enum Reply {
 /// What was read back of a mailbox, and the place it was read in: another is read when this one has been taken in.
 #[derive(Debug)]
 pub(crate) struct Reading {
+    /// Which it is; an earlier one than the last is not heard.
+    pub(super) number: u64,
     pub(super) recovery: Result<Recovery, StoreError>,
     pub(super) _place: Option<OwnedSemaphorePermit>,
 }

@@ -2,12 +2,13 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::past;
-use crate::config::{Config, ConfigError, Policies};
+use crate::config::{Config, ConfigError, Policies, show_duration};
 use crate::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
 use crate::engine::{Limit, ScopeKind, Timestamp, WindowKind};
-use crate::store::Horizons;
+use crate::store::{Horizons, Store};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -34,7 +35,50 @@ pub struct NoPart {
     pub processes_max: u32,
 }
 
+/// The store forgets attempts before a limit does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the limit {limit} of {scope} counts attempts for up to {}, and the {store} store keeps them for {}: a restart would \
+     forget the rest of the window; open the store with a longer attempts_for, or shorten the window",
+    show_duration(*.counts_for), show_duration(*.kept_for)
+)]
+pub struct Forgets {
+    /// Whose limit it is.
+    pub scope: ScopeKind,
+    /// The limit.
+    pub limit: String,
+    /// How long an attempt counts at most, from its claim on.
+    pub counts_for: Duration,
+    /// Which store, as it calls itself.
+    pub store: &'static str,
+    /// How long it keeps attempts.
+    pub kept_for: Duration,
+}
+
 impl Settings {
+    /// Judges whether a store keeps attempts for as long as they count.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn judge_store(&self, store: &dyn Store) -> Result<(), Forgets> {
+        let (kept_for, guard) = (store.attempts_for(), &self.config.guard);
+        let own: Vec<Arc<MailboxPolicy>> = self.config.mailboxes.keys().map(|id| self.mailbox(id)).collect();
+        let scopes = [
+            (ScopeKind::Application, &self.config.application),
+            (ScopeKind::Tenant, &self.config.tenant),
+            (ScopeKind::Mailbox, &self.config.mailbox),
+        ];
+        let scopes = scopes.into_iter().chain(own.iter().map(|policy| (ScopeKind::Mailbox, &policy.scope)));
+        for (scope, limit) in scopes.flat_map(|(scope, of)| of.limits.iter().map(move |limit| (scope, limit))) {
+            let counts_for = past::counts_for(limit.window(), guard);
+            if counts_for > kept_for {
+                let (limit, store) = (limit.to_string(), store.kind());
+                return Err(Forgets { scope, limit, counts_for, store, kept_for });
+            }
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// When a bound or a rule between keys is not kept.
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {

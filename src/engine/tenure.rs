@@ -31,7 +31,7 @@ pub struct Tenure {
     pub lease_until: Timestamp,
     /// When the mailbox last changed hands without having been released.
     pub unclean_at: Option<Timestamp>,
-    /// When the store may have forgotten writes, if this owner has not been there since before.
+    /// When the store may have forgotten writes, if this owner has not held the lease without a gap since before.
     pub failover_at: Option<Timestamp>,
     /// Whether the store can be reached.
     pub reach: Reach,
@@ -213,8 +213,9 @@ impl Tenure {
         }
         match (self.reach, Side::of(key)) {
             (Reach::CutOff, Side::Ceded) => Some(Timestamp::NEVER),
-            (Reach::CutOff, Side::Kept) | (Reach::Reachable, Side::Ceded) => None,
-            (Reach::Reachable, Side::Kept) => self.ceded_until(rules).filter(|until| {
+            (Reach::Reachable, Side::Ceded) => None,
+            // Cut off or not: a predecessor that is, too, may be sending it.
+            (Reach::Reachable | Reach::CutOff, Side::Kept) => self.ceded_until(rules).filter(|until| {
                 let was_there = self.doubted_at().is_some_and(|at| submitted_at < at);
                 was_there && *until > now
             }),

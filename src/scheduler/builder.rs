@@ -140,6 +140,7 @@ impl SchedulerBuilder {
         let timer = catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(std::time::Duration::ZERO))));
         timer.map_err(|_| StartError::NoTimer)?;
         let mut settings = Settings::new(config).map_err(StartError::Config)?;
+        settings.judge_store(&*store).map_err(StartError::Retention)?;
         if store.fleet().is_some() {
             settings = settings.in_parts().map_err(StartError::SharedLimit)?;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::actor::{HoldScope, NoPart};
+use crate::actor::{Forgets, HoldScope, NoPart};
 use crate::config::ConfigError;
 use crate::engine::mailbox::Refusal;
 use crate::store::StoreError;
@@ -27,6 +27,9 @@ pub enum StartError {
     /// The store is shared, and a limit that all processes share cannot be divided among them.
     #[error("the store is shared by several processes")]
     SharedLimit(#[source] NoPart),
+    /// The store forgets attempts before a limit does.
+    #[error("the store does not keep attempts for as long as they count")]
+    Retention(#[source] Forgets),
     /// As many processes as are allowed work over the store, by those that it has heard of lately.
     #[error(
         "{members} processes are over this store with this one, and {processes_max} are allowed; raise fleet.processes_max in all of them, or start again when the lease of one that has ended is over"
@@ -52,7 +55,12 @@ impl StartError {
         match self {
             Self::Store(source) => source.is_retryable(),
             Self::Thread(_) | Self::TooManyProcesses { .. } => true,
-            Self::NoRuntime | Self::NoTimer | Self::NoLocalSet | Self::Config(_) | Self::SharedLimit(_) => false,
+            Self::NoRuntime
+            | Self::NoTimer
+            | Self::NoLocalSet
+            | Self::Config(_)
+            | Self::SharedLimit(_)
+            | Self::Retention(_) => false,
         }
     }
 }
@@ -120,6 +128,9 @@ pub enum AskError {
     /// A limit that all processes share cannot be divided among them. The old configuration stays in force.
     #[error("the new configuration was not taken, and the old one stays in force")]
     SharedLimit(#[source] NoPart),
+    /// The store forgets attempts before a limit does. The old configuration stays in force.
+    #[error("the new configuration was not taken, and the old one stays in force")]
+    Retention(#[source] Forgets),
     /// The scheduler is stopping or gone.
     #[error("the scheduler is shutting down")]
     ShuttingDown,
@@ -139,6 +150,7 @@ impl AskError {
             | Self::NoHold { .. }
             | Self::Config(_)
             | Self::SharedLimit(_)
+            | Self::Retention(_)
             | Self::NotShared { .. }
             | Self::ShuttingDown => false,
         }

@@ -56,8 +56,8 @@ mod steer;
 mod widen;
 
 pub use crate::actor::{
-    HoldFacts, HoldScope, LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, NoPart, OrderAnswer, Permit, PermitError,
-    Ticket, TicketError, TripFacts, TryAcquire, WideningFacts, Words,
+    Forgets, HoldFacts, HoldScope, LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, NoPart, OrderAnswer, Permit,
+    PermitError, Ticket, TicketError, TripFacts, TryAcquire, WideningFacts, Words,
 };
 pub use crate::store::LiftedHow;
 pub use ask::{Events, Missed};

@@ -220,6 +220,7 @@ impl SchedulerHandle {
     pub async fn reconfigure(&self, config: Config) -> Result<(), AskError> {
         self.world.settings.load().config.reload(&config).map_err(AskError::Config)?;
         let mut settings = Settings::new(config).map_err(AskError::Config)?;
+        settings.judge_store(&*self.world.store).map_err(AskError::Retention)?;
         if self.world.fleet.is_some() {
             settings = settings.in_parts().map_err(AskError::SharedLimit)?;
         }

@@ -218,18 +218,23 @@ impl SchedulerHandle {
         told
     }
 
-    /// It did not: everybody stops, then people and the store hear of it.
+    /// It did not: everybody stops, then the store and people hear of it.
     async fn stop_part(&self, facts: &HoldFacts, widening: &WideningFacts) -> Result<(), AskError> {
         let now = self.world.clock.now();
         let (scope, progress) = (&facts.scope, &widening.progress);
-        if let (Alarm::Heard, Course::Stopped { scope: throttled, reason }) = (widening.alarm, progress.course()) {
+        let heard = widening.alarm == Alarm::Heard;
+        if heard {
             self.tell_mailboxes(facts).await;
+        }
+        // Written first: whoever reads the event may rely on it. If it cannot be written they hear of it all the same.
+        let written = self.keep([NoteChange::Keep(facts.note(now))]).await;
+        if let (true, Course::Stopped { scope: throttled, reason }) = (heard, progress.course()) {
             let (left, throttled, reason) = (progress.left(), throttled.clone(), *reason);
             let stopped = HoldEvent::PartStopped { scope: scope.shown(), left, throttled, reason };
             self.world.reporter.report(now, stopped.into());
             self.world.holds.change(now, scope, |widening| widening.alarm = Alarm::Told);
         }
-        self.keep([NoteChange::Keep(facts.note(now))]).await?;
+        written?;
         self.world.holds.change(now, scope, |widening| widening.alarm = Alarm::Written);
         Ok(())
     }

@@ -42,6 +42,7 @@ pub use url::{OpenError, open};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 
@@ -305,6 +306,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>>;
 
+    /// How long attempts are kept for [`Store::recover`]. A limit that counts them for longer is refused: a restart would
+    /// forget a part of its window. [`Duration::MAX`], the default: for as long as they may be asked for.
+    fn attempts_for(&self) -> Duration {
+        Duration::MAX
+    }
+
     /// What several schedulers over this store have in common; `None`: one scheduler has it to itself.
     fn fleet(&self) -> Option<Arc<dyn Fleet>> {
         None
@@ -355,6 +362,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
         (**self).counts()
+    }
+
+    fn attempts_for(&self) -> Duration {
+        (**self).attempts_for()
     }
 
     fn fleet(&self) -> Option<Arc<dyn Fleet>> {

@@ -206,8 +206,9 @@ pub enum SubmitError {
         /// What was handed over.
         submission: Box<Submission>,
     },
-    /// Another process owns the mailbox, and admission keys are judged by the owner alone. Nothing was stored.
-    #[error("another process owns mailbox {:?} and alone knows its admission keys; submit it there, or without a key", .submission.mailbox())]
+    /// Another process owns the mailbox, and admission keys and `max_wait` are judged by the owner alone. Nothing was
+    /// stored.
+    #[error("another process owns mailbox {:?} and alone knows its admission keys and its waits; submit it there, or without admission_key and max_wait", .submission.mailbox())]
     Elsewhere {
         /// What was handed over.
         submission: Box<Submission>,

@@ -152,7 +152,8 @@ impl Submission {
         self
     }
 
-    /// Refuse it at once when its known wait is longer than this. Without it, it waits in the outbox.
+    /// Refuse it at once when its known wait is longer than this. Without it, it waits in the outbox. Where several
+    /// processes share the store, only the mailbox's owner knows the wait; the others refuse it (`Elsewhere`).
     #[must_use]
     pub const fn max_wait(mut self, wait: Duration) -> Self {
         self.wait_max = Some(wait);

@@ -83,3 +83,43 @@ fn a_failover_that_forgets_is_silent_for_who_starts_after_it_and_breaks_no_windo
         assert_eq!(bench.refused(), 0);
     });
 }
+
+#[test]
+fn a_failover_that_forgets_a_take_over_does_not_let_the_old_owner_go_on_at_full() {
+    paused(|| async {
+        let bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 300, Lane::Foreground).await;
+        pass(seconds(90)).await;
+        let owner = bench.owner(MAILBOX).await.expect("an owner");
+        bench.members[owner].link.set_link(Link::Down);
+        let image = bench.hub.image();
+        pass(seconds(110)).await;
+        assert!(bench.members[1 - owner].owns(MAILBOX).await, "it was taken over, and sends");
+        bench.hub.fail_over(image);
+        let failed_over = bench.now();
+        bench.members[owner].link.set_link(Link::Up);
+        pass(MINUTE * 2).await;
+        assert!(bench.members[owner].owns(MAILBOX).await, "its lease is the latest that is remembered");
+        let taken = bench.taken(failed_over.after(seconds(6)), bench.now());
+        assert_eq!(taken, 0, "silent for the window and the longest request");
+        pass(MINUTE * 40).await;
+        assert_eq!(bench.refused(), 0);
+    });
+}
+
+#[test]
+fn a_failover_is_no_matter_for_an_owner_whose_lease_never_ran_out() {
+    paused(|| async {
+        let bench = Bench::start(2).await;
+        bench.fill(MAILBOX, "one", 300, Lane::Foreground).await;
+        pass(seconds(90)).await;
+        let image = bench.hub.image();
+        pass(seconds(1)).await;
+        bench.hub.fail_over(image);
+        let from = bench.now();
+        pass(MINUTE * 4).await;
+        let taken = bench.taken(from, bench.now());
+        assert!(taken >= 4 * 26, "{taken} in four minutes");
+        assert_eq!(bench.refused(), 0);
+    });
+}

@@ -2,6 +2,8 @@
 
 use mailweir::engine::OperationState;
 use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer, PermitError};
+use mailweir::store::Store;
+use mailweir::store::fleet::{Order as Posted, OrderBody, OrderId};
 use mailweir::{Cost, Lane, Outcome, SubmitError};
 
 use crate::support::*;
@@ -40,6 +42,9 @@ fn permits_and_admission_keys_are_the_owners_and_the_error_says_so() {
         assert!(matches!(permit, Err(PermitError::Elsewhere)), "{permit:?}");
         let keyed = submission(MAILBOX, "keyed", Lane::Foreground).admission_key("kim", seconds(60));
         let refused = remote.submit(keyed).await;
+        assert!(matches!(refused, Err(SubmitError::Elsewhere { .. })), "{refused:?}");
+        let hasty = submission(MAILBOX, "hasty", Lane::Foreground).max_wait(seconds(60));
+        let refused = remote.submit(hasty).await;
         assert!(matches!(refused, Err(SubmitError::Elsewhere { .. })), "{refused:?}");
         let asked = remote.explain_mailbox(MAILBOX).await;
         assert!(matches!(asked, Err(AskError::Elsewhere { .. })), "{asked:?}");
@@ -83,5 +88,26 @@ fn a_hold_of_everything_stops_every_process_at_once() {
         assert!(bench.now().since(began) < seconds(2));
         let listed = |at: usize| bench.members[at].handle.lifted();
         assert_eq!((listed(0).len(), listed(0)), (1, listed(1)), "the words are told in either process");
+    });
+}
+
+#[test]
+fn news_of_what_was_read_already_costs_no_later_letter() {
+    // It was taken for the next place, and what came to that place was forgotten unread.
+    paused(|| async {
+        let bench = two().await;
+        let fleet = bench.hub.connect().fleet().expect("it is shared");
+        let (mailbox, until) = (MAILBOX.into(), bench.now().after(seconds(60)));
+        let order = Posted { id: OrderId(7), mailbox, until, body: OrderBody::Close };
+        for _ in 0..3 {
+            fleet.post(vec![order.clone()]).await.expect("posted, or there already");
+            pass(seconds(1)).await;
+        }
+        for number in 0..3 {
+            let next = submission(MAILBOX, &format!("next-{number}"), Lane::Foreground);
+            let ticket = bench.members[1].handle.submit(next).await.expect("it is stored");
+            let outcome = tokio::time::timeout(seconds(2), ticket.outcome()).await;
+            assert!(matches!(outcome, Ok(Ok(Outcome::Accepted { .. }))), "{outcome:?}");
+        }
     });
 }

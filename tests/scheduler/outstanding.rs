@@ -1,11 +1,13 @@
 //! Permits of which nobody knows how they ended: a restart counts them at least as long as the process would have.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::config::Config;
 use mailweir::engine::Timestamp;
-use mailweir::scheduler::{SchedulerHandle, TryAcquire};
+use mailweir::scheduler::{AskError, Scheduler, SchedulerHandle, StartError, TryAcquire};
+use mailweir::store::{SqliteOptions, SqliteStore};
 use mailweir::transport::Verdict;
 use mailweir::{Cost, Lane};
 
@@ -71,5 +73,41 @@ fn one_that_was_out_at_a_kill_may_have_been_used_until_then_and_further_restarts
         let handle = lives.begin(config(), &Scripted::accepting()).await;
         assert_eq!(deferred_until(&handle).await, until);
         drop(out);
+    });
+}
+
+#[test]
+fn one_that_was_out_for_longer_than_its_charge_could_count_is_counted_all_the_same() {
+    // Its note ended two windows and a request after the grant, out or not.
+    paused(|| async {
+        let clock = TokioClock::starting_at(START);
+        let mut lives = Lives::new();
+        let handle = lives.begin(limited("1 requests / 1m"), &Scripted::accepting()).await;
+        let out = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room");
+        tokio::time::sleep(Duration::from_secs(1_000)).await;
+        let handle = lives.begin(limited("1 requests / 1m"), &Scripted::accepting()).await;
+        let until = deferred_until(&handle).await;
+        assert!(until >= clock.now().after(Duration::from_secs(60)), "{until}");
+        drop(out);
+    });
+}
+
+#[test]
+fn a_limit_that_counts_for_longer_than_the_store_keeps_attempts_is_refused() {
+    paused(|| async {
+        let place = tempfile::tempdir().expect("a place");
+        let options = SqliteOptions::new().attempts_for(HOUR * 30);
+        let store = Arc::new(SqliteStore::open_with(place.path().join("outbox.db"), options).expect("a store"));
+        let start = |limit: &str| {
+            let builder = Scheduler::builder(limited(limit), Scripted::accepting());
+            builder.store(Arc::clone(&store)).start_on_current_thread()
+        };
+        let refused = start("100 requests / 7d").await;
+        let Err(StartError::Retention(forgets)) = &refused else { panic!("{refused:?}") };
+        let said = forgets.to_string();
+        assert!(["100 requests / 7d", "30h", "attempts_for"].iter().all(|part| said.contains(part)), "{said}");
+        let scheduler = start("100 requests / 1d").await.expect("a day and its margin are kept");
+        let refused = scheduler.handle().reconfigure(limited("100 requests / 7d")).await;
+        assert!(matches!(refused, Err(AskError::Retention(_))), "{refused:?}");
     });
 }

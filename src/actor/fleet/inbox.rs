@@ -49,7 +49,10 @@ impl MailboxActor {
     /// Reads what was posted, if there is something and nobody reads already.
     pub(super) fn read_inbox(&mut self) {
         let (Some(fleet), Some(lease)) = (self.world.fleet.clone(), self.own.lease.clone()) else { return };
-        let Some(after) = fleet.has_letters(self.seat.id()).filter(|_| !self.own.reading) else { return };
+        if self.own.reading {
+            return;
+        }
+        let Some(after) = fleet.ask_letters(self.seat.id()) else { return };
         self.own.reading = true;
         let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
         self.world.host.spawn(async move {

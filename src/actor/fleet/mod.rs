@@ -74,9 +74,15 @@ struct Held {
     until: Timestamp,
     unclean_at: Option<Timestamp>,
     failover_at: Option<Timestamp>,
-    /// What was last posted, and what was last read.
+    /// The last failover that was told of while it was held, whether or not that puts anything in doubt.
+    failover_told: Option<Timestamp>,
+    /// What was last posted by the store's word, what of that was there when the inbox was last asked for, and what was
+    /// last read.
     posted: Place,
+    asked: Place,
     read: Place,
+    /// Since it was last asked for there was news of something posted. News names no place, and may come twice.
+    told: bool,
     end: End,
 }
 
@@ -85,6 +91,22 @@ struct Held {
 enum End {
     Open,
     Drained,
+}
+
+impl Held {
+    /// The store may have forgotten what another one wrote. While a lease had not run out nobody else could acquire the
+    /// mailbox; once it had, somebody may have, and the store may have forgotten just that.
+    fn on_failover(&mut self, at: Option<Timestamp>, lapsed: bool) {
+        if at <= self.failover_told {
+            return;
+        }
+        self.failover_told = at;
+        // Places may be given out anew: what comes twice is known.
+        self.read = Place::default();
+        if lapsed {
+            self.failover_at = self.failover_at.max(at);
+        }
+    }
 }
 
 impl Membership {
@@ -179,8 +201,11 @@ impl Membership {
             until: self.counts_until(asked_at),
             unclean_at: at(unclean_ago),
             failover_at: at(failover_ago),
+            failover_told: at(failover_ago),
             posted: inbox,
+            asked: Place::default(),
             read: Place::default(),
+            told: false,
             end: End::Open,
         };
         let mut state = self.state();
@@ -203,16 +228,21 @@ impl Membership {
         Some(Tenure { lease_until, unclean_at, failover_at, reach, members })
     }
 
-    /// Whether something was posted that has not been read.
-    fn has_letters(&self, mailbox: &str) -> Option<Place> {
-        let state = self.state();
-        let held = state.leases.get(mailbox)?;
-        (held.posted > held.read).then_some(held.read)
+    /// After which place to read the inbox, where something may have been posted that has not been read.
+    fn ask_letters(&self, mailbox: &str) -> Option<Place> {
+        let mut state = self.state();
+        let held = state.leases.get_mut(mailbox)?;
+        if !std::mem::take(&mut held.told) && held.posted <= held.read {
+            return None;
+        }
+        held.asked = held.posted;
+        Some(held.read)
     }
 
+    /// What was read reaches up to there; `None`: there was nothing, so what had been posted by then is over.
     fn has_read(&self, mailbox: &str, to: Option<Place>) {
         if let Some(held) = self.state().leases.get_mut(mailbox) {
-            held.read = to.unwrap_or(held.posted).max(held.read);
+            held.read = to.unwrap_or(held.asked).max(held.read);
         }
     }
 
@@ -220,7 +250,7 @@ impl Membership {
     fn on_posted(&self, mailbox: &str) -> bool {
         match self.state().leases.get_mut(mailbox) {
             Some(held) => {
-                held.posted = Place(held.posted.0.max(held.read.0 + 1));
+                held.told = true;
                 true
             }
             None => false,
@@ -272,14 +302,16 @@ impl Membership {
             (state.reach, state.calm_until) = (Reach::Reachable, now.after(self.policy.renew_every.saturating_mul(2)));
         }
         state.members = renewals.members.max(1);
+        let failover_at = renewals.failover_ago.map(|ago| renewals.time.before(ago));
         let mut touched = Vec::new();
         for (lease, answer) in leases.iter().zip(&renewals.answers) {
             let Some(held) = state.leases.get_mut(&lease.mailbox).filter(|held| held.lease == *lease) else { continue };
             let look = match *answer {
                 Renewed::Kept { inbox } => {
                     let lapsed = held.until <= now;
-                    (held.until, held.posted) = (until, held.posted.max(inbox));
-                    lapsed || held.posted > held.read
+                    held.on_failover(failover_at, lapsed);
+                    (held.until, held.posted) = (until, inbox);
+                    lapsed || held.told || held.posted > held.read
                 }
                 Renewed::Lost => {
                     state.leases.remove(&lease.mailbox);

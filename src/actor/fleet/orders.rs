@@ -83,9 +83,10 @@ impl Membership {
 
     /// Obeys what others have ordered about shared scopes, and forgets what they have lifted.
     pub(super) async fn read_notes(&self, world: &Arc<World>) {
-        let Ok(notes) = guard(|| self.api.notes()).await else { return };
-        // Not in the middle of an order of our own: what we have noted may not be in what we read.
+        // Not in the middle of an order of our own, nor before one that ends while we read: what we have noted would not
+        // be in what we read, and be taken for lifted.
         let Ok(_one) = world.orders.try_lock() else { return };
+        let Ok(notes) = guard(|| self.api.notes()).await else { return };
         let now = world.clock.now();
         world.lifted.learn(now, &notes);
         let holds: Vec<HoldFacts> = notes.iter().filter_map(HoldFacts::read).filter(|hold| hold.until > now).collect();

@@ -1,7 +1,8 @@
 //! An actor whose mailbox another process owns: it stores what is submitted, hands orders on, and decides nothing.
 //!
-//! Permits and admission keys are the owner's to judge, at the moment at which they are asked for: here they are refused
-//! with an error that says so.
+//! Permits, admission keys and known waits are the owner's to judge, at the moment at which they are asked for: here they
+//! are refused with an error that says so. So is the bound on a lane's queue: what is submitted here is in the store, and
+//! the owner takes it up however much waits.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl MailboxActor {
     pub(in crate::actor) fn admit_remote(&mut self, admit: Admit) {
         match admit {
             Admit::Permit(request) => request.reply.fail(PermitError::Elsewhere),
-            Admit::Send(handed) if handed.submission.admission.is_some() => {
+            Admit::Send(handed) if handed.submission.admission.is_some() || handed.submission.wait_max.is_some() => {
                 handed.refuse(|submission| SubmitError::Elsewhere { submission });
             }
             Admit::Send(handed) if handed.reply.is_withdrawn() => {}

@@ -44,6 +44,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc;
@@ -74,6 +75,7 @@ pub struct RedisStore {
     member: Member,
     address: Address,
     durability: RedisDurability,
+    attempts_for: Duration,
 }
 
 /// Never with user or password.
@@ -119,13 +121,14 @@ impl RedisStore {
         let board = Arc::clone(&member.board);
         let (ready, answer) = std::sync::mpsc::sync_channel(1);
         let at = address.clone();
+        let attempts_for = options.attempts_for;
         let thread = thread::Builder::new().name("mailweir-redis".to_owned());
         let run = move || talk(at, options, names, receiver, board, &ready);
         thread
             .spawn(run)
             .map_err(|error| StoreError::Unavailable { reason: format!("no thread for redis: {error}") })?;
         let durability = answer.recv().map_err(|_| link::closed())??;
-        Ok(Self { member, address, durability })
+        Ok(Self { member, address, durability, attempts_for })
     }
 
     /// What the server said about keeping data, when it was opened.
@@ -184,6 +187,10 @@ async fn begin(
 impl Store for RedisStore {
     fn kind(&self) -> &'static str {
         "redis"
+    }
+
+    fn attempts_for(&self) -> Duration {
+        self.attempts_for
     }
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {

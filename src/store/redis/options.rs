@@ -23,7 +23,8 @@ pub struct RedisOptions {
     pub ended_max: u64,
     /// How long an operation that has ended can be asked about. Its id can be used again afterwards.
     pub ended_for: Duration,
-    /// How long attempts are kept. Budgets are rebuilt from them: at least twice the longest window of any limit.
+    /// How long attempts are kept. Budgets are rebuilt from them: a limit that counts them for longer is refused at the
+    /// start. Eight days, as on disk: a window of a week and its margin.
     pub attempts_for: Duration,
     /// Notes of one mailbox, at most. A permit or an admission key that would add one above it is refused; holds and
     /// breakers are kept all the same.
@@ -48,7 +49,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 impl RedisOptions {
     /// The defaults. Where the numbers come from: 250 ms without retries is what was measured to keep a frozen or dead
-    /// server from holding the scheduler up; two days are twice the longest usual window.
+    /// server from holding the scheduler up; ended operations can be asked about for two days.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -56,7 +57,7 @@ impl RedisOptions {
             live_max: 1_000_000,
             ended_max: 10_000,
             ended_for: DAY.saturating_mul(2),
-            attempts_for: DAY.saturating_mul(2),
+            attempts_for: DAY.saturating_mul(8),
             notes_max: 100_000,
             response_timeout: Duration::from_millis(250),
             connection_timeout: Duration::from_millis(250),

@@ -38,6 +38,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use rusqlite::Connection;
@@ -69,6 +70,7 @@ pub struct SqliteStore {
     calls: mpsc::Sender<Call>,
     reads: mpsc::Sender<Read>,
     file: Arc<Path>,
+    attempts_for: Duration,
 }
 
 impl SqliteStore {
@@ -95,9 +97,10 @@ impl SqliteStore {
         // What the writer needs is made here, so that what is wrong is told here.
         Writer::new(&file, &opened.connection, &checkpointer, &options).map_err(|fault| fault.at(&file))?;
         let (calls, receiver) = mpsc::channel(CALLS_MAX);
+        let attempts_for = options.attempts_for;
         let run = move || write(opened, checkpointer, receiver, &options);
         drop(open::spawn("mailweir-sqlite-write", &file, run)?);
-        Ok(Self { calls, reads, file })
+        Ok(Self { calls, reads, file, attempts_for })
     }
 
     /// The file, as it was found.
@@ -163,6 +166,10 @@ fn write(opened: Opened, mut checkpointer: Checkpointer, mut calls: mpsc::Receiv
 impl Store for SqliteStore {
     fn kind(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn attempts_for(&self) -> Duration {
+        self.attempts_for
     }
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
