@@ -64,3 +64,15 @@ fn mailer_service_takes_two_clicks_for_one_and_names_what_is_wrong() {
     assert!(out.contains("422 Unprocessable Entity") && !out.contains("eve@"), "{out}");
     assert!(out.contains(r#""state":"accepted""#), "{out}");
 }
+
+/// It starts a server of its own.
+#[cfg(feature = "redis")]
+#[test]
+fn shared_redis_shows_one_owner_at_a_time_and_a_limit_kept_by_both() {
+    let out = run("shared_redis");
+    let at = |what: &str| out.find(what).unwrap_or_else(|| panic!("no {what:?} in {out}"));
+    let story =
+        ["the first owns", "Elsewhere", "cancel the first's last one: Done", "the second owns", "the provider took"];
+    assert!(story.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{out}");
+    assert!(out.contains("took 39, refused 0, most in a second: "), "{out}");
+}
