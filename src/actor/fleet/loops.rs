@@ -48,12 +48,8 @@ async fn renew(world: Arc<World>, fleet: Arc<Membership>) {
             next = RETRY;
             fleet.on_unreachable().iter().for_each(|mailbox| has_mailbox_look(&world, mailbox, Reply::Look));
         }
-        let sooner = async {
-            tokio::select! {
-                () = tokio::time::sleep(next) => {}
-                () = fleet.doubt.notified() => {}
-            }
-        };
+        // Sooner, where a lease is in doubt.
+        let sooner = tokio::time::timeout(next, fleet.doubt.notified());
         if world.stop.run_until_cancelled(sooner).await.is_none() {
             return;
         }
