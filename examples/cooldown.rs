@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
+use mailweir::engine::Wall;
 use mailweir::transport::{Answer, Attempt, Throttle, ThrottleKind, Transport, Verdict};
 use mailweir::{Config, Email, Lane, Outcome, Scheduler, Submission};
 
@@ -54,10 +55,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..12 {
         tickets.push(handle.submit(Submission::new(MAILBOX, email(n)).lane(Lane::Foreground)).await?);
     }
-    // Time for the third request to be refused: ten round trips.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The third request is refused some round trips from now.
+    let mut why = handle.explain_mailbox(MAILBOX).await?;
+    for _ in 0..500 {
+        if why.iter().any(|constraint| constraint.binding && constraint.wall == Wall::Cooldown) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        why = handle.explain_mailbox(MAILBOX).await?;
+    }
     println!("\nWhy does the next email wait?");
-    for constraint in handle.explain_mailbox(MAILBOX).await? {
+    for constraint in why {
         println!("  {}{}", constraint.wall, if constraint.binding { "   <- binds" } else { "" });
     }
     println!();

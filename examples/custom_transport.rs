@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use mailweir::engine::Wall;
 use mailweir::transport::{Answer, Attempt, Sent, Subject, Transport, Verdict};
 use mailweir::{Config, Email, Lane, Scheduler, Submission};
 
@@ -84,9 +85,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The folder goes away: the mailbox is suspended, the email stays with the scheduler.
     drop(folder);
     let ticket = handle.submit(Submission::new(MAILBOX, report(4)).operation_id("report-4")).await?;
-    // Time for its first attempt to fail: until then nothing binds it.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    for wait in handle.explain(ticket.operation_id()).await? {
+    // Until its first attempt has failed nothing binds it.
+    let mut why = handle.explain(ticket.operation_id()).await?;
+    for _ in 0..500 {
+        if why.iter().any(|wait| wait.wall == Wall::Hold) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        why = handle.explain(ticket.operation_id()).await?;
+    }
+    for wait in why {
         println!("without the folder: {} waits for {} until a person resumes it", ticket.operation_id(), wait.wall);
     }
     println!("{:?}", scheduler.shutdown().await);

@@ -289,6 +289,9 @@ impl MailboxActor {
     fn depart(&mut self, ctx: &mut Context<Self>) {
         self.departed = true;
         self.give_back();
+        if let Some(fleet) = &self.world.fleet {
+            fleet.has_left(self.seat.id());
+        }
         self.world.directory.leave(&self.seat);
         self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
         // Whoever shares the mailbox may have sent by the time it is asked for again.

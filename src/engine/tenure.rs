@@ -121,6 +121,17 @@ impl Tenure {
         }
     }
 
+    /// Whether an attempt that was granted may still leave: the last look, right before it does. It may have been granted
+    /// under a tenure that has ended since.
+    #[must_use]
+    pub fn may_leave(&self, now: Timestamp, fleet: &FleetPolicy) -> bool {
+        let trickles = || Lane::ALL.iter().any(|lane| fleet.cut_off(*lane) == CutOff::Trickle);
+        match self.reach {
+            Reach::Reachable => now < self.lease_until,
+            Reach::CutOff => now < self.lease_until.after(fleet.grace) || trickles(),
+        }
+    }
+
     fn leased(&self, now: Timestamp, window: Duration, rules: TenureRules<'_>) -> Mode {
         let quarantined = self.quarantined_until(window, rules).filter(|until| *until > now);
         let unclean = self.unclean_until(window, rules).filter(|until| *until > now);
@@ -280,6 +291,27 @@ mod tests {
         assert_eq!(mode(&tenure, LEASE - 1, Lane::Background, &fleet), Mode::Stopped { until: Timestamp::NEVER });
         let trickle = FleetPolicy { foreground: CutOff::Trickle, ..fleet };
         assert_eq!(mode(&tenure, ends, Lane::Foreground, &trickle), Mode::Trickle);
+    }
+
+    #[test]
+    fn whatever_a_tenure_grants_may_leave_and_nothing_after_its_end() {
+        for (foreground, leaves_later) in [(CutOff::Half, false), (CutOff::Pause, false), (CutOff::Trickle, true)] {
+            let fleet = FleetPolicy { foreground, ..FleetPolicy::default() };
+            let cut_off = Tenure { reach: Reach::CutOff, ..owner() };
+            for tenure in [owner(), cut_off] {
+                for seconds in [LEASE - 1, LEASE, LEASE + 599, LEASE + 600, LEASE + 100_000] {
+                    let granted = mode(&tenure, seconds, Lane::Foreground, &fleet);
+                    let may_leave = tenure.may_leave(at(seconds), &fleet);
+                    assert!(
+                        may_leave || matches!(granted, Mode::Stopped { .. }),
+                        "{foreground:?} {seconds} {granted:?}"
+                    );
+                }
+            }
+            assert!(owner().may_leave(at(LEASE - 1), &fleet) && !owner().may_leave(at(LEASE), &fleet));
+            assert!(cut_off.may_leave(at(LEASE + 599), &fleet));
+            assert_eq!(cut_off.may_leave(at(LEASE + 600), &fleet), leaves_later, "{foreground:?}");
+        }
     }
 
     #[test]

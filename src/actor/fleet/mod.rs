@@ -93,6 +93,13 @@ enum End {
     Drained,
 }
 
+impl State {
+    fn tenure_of(&self, held: &Held) -> Tenure {
+        let Held { until: lease_until, unclean_at, failover_at, .. } = *held;
+        Tenure { lease_until, unclean_at, failover_at, reach: self.reach, members: self.members }
+    }
+}
+
 impl Held {
     /// The store may have forgotten what another one wrote. While a lease had not run out nobody else could acquire the
     /// mailbox; once it had, somebody may have, and the store may have forgotten just that.
@@ -184,6 +191,11 @@ impl Membership {
         self.state().elsewhere.insert(Arc::clone(mailbox));
     }
 
+    /// A mailbox has no actor here any more.
+    pub(in crate::actor) fn has_left(&self, mailbox: &str) {
+        self.state().elsewhere.remove(mailbox);
+    }
+
     /// What to do about a lapsed lease.
     fn lapsed(&self, now: Timestamp) -> Lapsed {
         if self.state().calm_until > now { Lapsed::Leave } else { Lapsed::TakeOver }
@@ -222,10 +234,7 @@ impl Membership {
     /// What the holder of a lease may do now; `None` when it has been lost.
     pub(super) fn tenure(&self, lease: &Lease) -> Option<Tenure> {
         let state = self.state();
-        let held = state.leases.get(&lease.mailbox).filter(|held| held.lease == *lease)?;
-        let (lease_until, reach, members) = (held.until, state.reach, state.members);
-        let (unclean_at, failover_at) = (held.unclean_at, held.failover_at);
-        Some(Tenure { lease_until, unclean_at, failover_at, reach, members })
+        state.leases.get(&lease.mailbox).filter(|held| held.lease == *lease).map(|held| state.tenure_of(held))
     }
 
     /// After which place to read the inbox, where something may have been posted that has not been read.
@@ -346,13 +355,8 @@ impl Membership {
 
     /// Whether an attempt may leave: the last look, right before it does.
     pub(super) fn may_send(&self, mailbox: &str) -> bool {
-        let now = self.clock.now();
-        let state = self.state();
-        let held = state.leases.get(mailbox);
-        held.is_some_and(|held| match state.reach {
-            Reach::Reachable => now < held.until,
-            Reach::CutOff => now < held.until.after(self.policy.grace),
-        })
+        let (now, state) = (self.clock.now(), self.state());
+        state.leases.get(mailbox).is_some_and(|held| state.tenure_of(held).may_leave(now, &self.policy))
     }
 
     pub(super) fn is_cut_off(&self) -> bool {

@@ -105,21 +105,25 @@ impl Mailbox {
     fn hold_operations(&mut self, hold: Hold) {
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
-            if !hold.stops(&self.table, entry) {
-                continue;
-            }
-            match entry.step {
-                Step::Queued(_) => self.table.delay(key, Step::Held),
-                Step::Waiting => {
-                    self.give_back_shared(key);
-                    self.table.delay(key, Step::Held);
-                }
-                // Delayed ones meet the hold when they are due; live attempts end by themselves.
-                _ => {}
+            if hold.stops(&self.table, entry) {
+                self.stand_aside(key);
             }
         }
         let first = self.first_of(&hold);
         self.holds.push(Held { hold, first, told: None });
+    }
+
+    /// Takes one that could go out of its lane until nothing keeps it.
+    pub(super) fn stand_aside(&mut self, key: OperationKey) {
+        match self.table.get(key).map(|entry| entry.step) {
+            Some(Step::Queued(_)) => self.table.delay(key, Step::Held),
+            Some(Step::Waiting) => {
+                self.give_back_shared(key);
+                self.table.delay(key, Step::Held);
+            }
+            // Delayed ones meet what keeps them when they are due; live attempts end by themselves.
+            _ => {}
+        }
     }
 
     /// Those that a hold lets pass and that wait now, oldest first. What waits for an instant that its sender named is

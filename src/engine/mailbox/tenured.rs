@@ -45,16 +45,8 @@ impl Mailbox {
         self.withholds = withholds;
         for key in self.table.keys() {
             let Some(entry) = self.table.get(key) else { continue };
-            if self.withheld_until(now, entry).is_none() {
-                continue;
-            }
-            match entry.step {
-                Step::Queued(_) => self.table.delay(key, Step::Held),
-                Step::Waiting => {
-                    self.give_back_shared(key);
-                    self.table.delay(key, Step::Held);
-                }
-                _ => {}
+            if self.withheld_until(now, entry).is_some() {
+                self.stand_aside(key);
             }
         }
         self.free_held();
