@@ -1,8 +1,8 @@
 //! Owners that end: in peace, without a word, or in their sleep.
 
-use mailweir::Lane;
 use mailweir::scheduler::StartError;
 use mailweir::store::hub::Link;
+use mailweir::{Lane, Outcome};
 
 use crate::support::*;
 
@@ -58,6 +58,36 @@ fn a_dead_owners_successor_is_at_half_until_nobody_else_can_be_at_work_and_loses
         assert_eq!(bench.refused(), 0);
         assert!(bench.twice().is_empty());
     });
+}
+
+/// When everything else has been sent nothing happens but renewals, and whatever the phase between them and the timer
+/// that frees what the dead owner might have been sending, it is freed.
+#[test]
+fn what_is_left_to_a_dead_owner_is_sent_when_it_cannot_be_at_work_any_more_and_its_tickets_are_answered() {
+    for phase in 0..7 {
+        paused(|| async move {
+            let mut bench = Bench::start(2).await;
+            bench.fill(MAILBOX, "first", 40, Lane::Foreground).await;
+            pass(seconds(2 + phase)).await;
+            let owner = owned_by(&bench).await;
+            let mut tickets = Vec::new();
+            for number in 0..10 {
+                let next = submission(MAILBOX, &format!("next-{number}"), Lane::Foreground);
+                tickets.push(bench.members[1 - owner].handle.submit(next).await.expect("it is stored"));
+            }
+            bench.members[owner].die();
+            let died = bench.now();
+            for ticket in tickets {
+                let outcome = tokio::time::timeout(MINUTE * 20, ticket.outcome()).await;
+                assert!(matches!(outcome, Ok(Ok(Outcome::Accepted { .. }))), "phase {phase}: {outcome:?}");
+            }
+            // The lease, the look for orphans, then grace, the longest request and what clocks may err.
+            let (took, due) = (bench.now().since(died), seconds(15 + 5 + 600 + 65 + 2));
+            assert!(took < due + seconds(5), "phase {phase}: {took:?} instead of {due:?}");
+            assert_eq!(bench.refused(), 0);
+            assert!(bench.twice().is_empty(), "{:?}", bench.twice());
+        });
+    }
 }
 
 #[test]

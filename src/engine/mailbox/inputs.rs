@@ -42,6 +42,8 @@ impl Mailbox {
             Input::Reconfigure(policy) => {
                 self.budget.reconfigure(now, &policy.scope, &policy.guard);
                 self.policy = policy;
+                // What is left to another owner, and for how long, is the policy's too.
+                self.tenure_at = now;
                 self.end_hopeless(now);
             }
             // The only input that an idle mailbox gets.

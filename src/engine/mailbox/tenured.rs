@@ -16,8 +16,9 @@ impl Mailbox {
     pub(super) fn own(&mut self, now: Timestamp, tenure: Tenure) {
         let before = self.budget.set_tenure(tenure);
         let doubts = |tenure: &Tenure| (tenure.reach, tenure.unclean_at, tenure.failover_at);
-        if before.is_some_and(|before| doubts(&before) == doubts(&tenure)) {
-            // A renewal: most are.
+        let is_renewal = before.is_some_and(|before| doubts(&before) == doubts(&tenure));
+        if is_renewal && self.tenure_at > now {
+            // Most are. One that comes when a review is due must not put it off: nothing else would catch up on it.
             self.tenure_at = self.next_review(now);
         } else {
             self.review(now);

@@ -78,6 +78,46 @@ fn two_owners_in_doubt_share_what_waits_and_send_nothing_twice() {
     assert!(successor.outcome(left.0).is_some(), "when nobody can be sending it any more it goes");
 }
 
+/// Everything waits, half of it for another owner that may be at work, when the mailbox changes hands at 20.
+fn taken_over(policy: MailboxPolicy) -> Rig {
+    let mut rig = Rig::new(policy);
+    rig.now = at(1);
+    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, Timestamp::NEVER)));
+    (1..=20).for_each(|key| rig.submit(key, Lane::Foreground));
+    rig.now = at(20);
+    rig.input(Input::Own(Tenure { unclean_at: Some(at(20)), ..owner(at(33)) }));
+    rig.input(Input::Resume(HoldTarget::Mailbox));
+    assert!((1..20).contains(&rig.sent.len()), "{}", rig.sent.len());
+    rig
+}
+
+#[test]
+fn a_renewal_that_comes_when_what_was_left_to_another_owner_is_due_does_not_forget_it() {
+    // To the instant, before it and after it: the timer may be late, and the renewal is told first.
+    for renewed in [685_751, 685_752, 686_000, 690_000].map(|millis| at(0).after(Duration::from_millis(millis))) {
+        let mut rig = taken_over(policy(&[], 1_000));
+        let unclean_at = Some(at(20));
+        rig.now = renewed;
+        rig.input(Input::Own(Tenure { unclean_at, ..owner(renewed.after(Duration::from_secs(13))) }));
+        if let Some(next) = rig.mailbox.poll_deadline().filter(|next| *next < at(687)) {
+            rig.now = next;
+            rig.input(Input::Wake);
+        }
+        assert_eq!(rig.sent.len(), 20, "renewed at {renewed}");
+    }
+}
+
+#[test]
+fn a_shorter_grace_frees_what_waits_for_its_end() {
+    let mut rig = taken_over(policy(&[], 1_000));
+    let mut shorter = policy(&[], 1_000);
+    shorter.fleet.grace = Duration::from_secs(1);
+    rig.input(Input::Own(Tenure { unclean_at: Some(at(20)), ..owner(at(FAR)) }));
+    rig.now = at(20 + 1 + 65 + 1);
+    rig.input(Input::Reconfigure(Arc::new(shorter)));
+    assert_eq!(rig.sent.len(), 20);
+}
+
 #[test]
 fn who_comes_back_to_its_lease_sends_what_it_had_ceded() {
     let mut rig = Rig::new(policy(&[], 1_000));
@@ -89,6 +129,27 @@ fn who_comes_back_to_its_lease_sends_what_it_had_ceded() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn nothing_that_waits_for_another_owner_waits_for_ever(
+        steps in proptest::collection::vec((1_u64..40_000, 0_u8..3), 1..400),
+    ) {
+        let mut rig = taken_over(policy(&[], 1_000));
+        for (millis, what) in steps {
+            rig.now = rig.now.after(Duration::from_millis(millis));
+            let tenure = Tenure { unclean_at: Some(at(20)), ..owner(rig.now.after(Duration::from_secs(13))) };
+            match what {
+                0 => rig.input(Input::Wake),
+                1 => rig.input(Input::Own(tenure)),
+                _ => rig.input(Input::CloseBreaker),
+            }
+            // A shell comes back at the latest with the next renewal.
+            if rig.now > at(20 + 600 + 65 + 2) {
+                rig.input(Input::Own(tenure));
+                proptest::prop_assert_eq!(rig.sent.len(), 20, "at {}", rig.now);
+            }
+        }
+    }
+
     #[test]
     fn half_is_half_of_any_window_with_what_was_sent_before(
         amount in 2_u64..40, before in 0_u64..60, when in 0_u64..90, lanes in proptest::collection::vec(0_u8..2, 60..120),
