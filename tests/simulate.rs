@@ -56,15 +56,7 @@ fn one_seed_has_one_summary() {
 
 #[test]
 fn a_seed_decides_everything_and_another_seed_something_else() {
-    let run = |seed: &str| {
-        let mut lines = lines(&simulate(&["examples/scenarios/incident.toml", "--json", "--seed", seed]));
-        for line in &mut lines {
-            for real_time in ["took_s", "decisions_per_second"] {
-                line.as_object_mut().expect("an object").remove(real_time);
-            }
-        }
-        lines
-    };
+    let run = |seed: &str| facts(&["examples/scenarios/incident.toml", "--json", "--seed", seed]);
     let (first, again, other) = (run("5"), run("5"), run("6"));
     assert_eq!(first, again);
     assert_ne!(first, other);
@@ -84,6 +76,77 @@ fn every_scenario_that_is_shipped_is_sound() {
         count += 1;
     }
     assert!(count >= 9, "{count} scenarios");
+}
+
+/// Everything of a run that does not depend on real time.
+fn facts(arguments: &[&str]) -> Vec<Value> {
+    let mut lines = lines(&simulate(arguments));
+    for line in &mut lines {
+        for real_time in ["took_s", "decisions_per_second"] {
+            line.as_object_mut().expect("an object").remove(real_time);
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_actors_come_to_the_same_figures_twice_and_to_about_those_of_the_engines() {
+    let incident = ["examples/scenarios/incident.toml", "--actors", "--json"];
+    assert_eq!(facts(&incident), facts(&incident), "one seed decides everything");
+    // Two orders of draws: latencies differ by tenths of a second, counts of what nobody breaks do not.
+    for name in ["s0", "s2", "two-tenants", "weighted", "incident"] {
+        let path = format!("examples/scenarios/{name}.toml");
+        let (engines, actors) =
+            (summary(&simulate(&[&path, "--json"])), summary(&simulate(&[&path, "--actors", "--json"])));
+        for same in ["submitted", "accepted", "unknown", "exhausted", "pending", "cooldowns"] {
+            assert_eq!(engines[same], actors[same], "{name}: {same}");
+        }
+        assert_eq!(engines["arrivals"]["refused"], actors["arrivals"]["refused"], "{name}");
+        let done = |facts: &Value| facts["background"]["done_s"].as_f64().expect("a number");
+        assert!((done(&engines) / done(&actors) - 1.0).abs() < 0.01, "{name}: {} {}", done(&engines), done(&actors));
+        let p99 = |facts: &Value| facts["foreground"]["wait_p99_s"].as_f64().expect("a number");
+        assert!((p99(&engines) - p99(&actors)).abs() < 1.0, "{name}: {} {}", p99(&engines), p99(&actors));
+        assert_eq!(actors["sound"], true, "{name}: {actors}");
+    }
+}
+
+#[test]
+fn the_actors_keep_the_invariants_where_all_goes_wrong() {
+    for name in ["brown-out", "foreign-burn", "halved-limit", "hard-block"] {
+        let output = simulate(&[&format!("examples/scenarios/{name}.toml"), "--actors"]);
+        let out = text(&output.stdout);
+        assert!(output.status.success(), "{name}: {out}");
+        assert!(out.contains("every invariant held") && out.contains(" sends through the actors in "), "{name}: {out}");
+    }
+    // A clock that is too fast breaks the window, and both say so.
+    let (_folder, path) = scenario(
+        "until = \"10m\"\nclock_fast_ppm = 10_000\n[config]\nmailbox = { limits = [\"30 requests / 1m\"] }\n\
+         [[load]]\nmailbox = \"a@b.example\"\nlane = \"foreground\"\ncount = 200\n",
+    );
+    let output = simulate(&[&path, "--actors"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("BROKEN  no declared window is exceeded (L1): "));
+}
+
+#[test]
+fn processes_that_die_lose_nothing_through_the_actors() {
+    let (_folder, path) = scenario(
+        "seed = 3\nuntil = \"4h\"\nlook_ups = \"answered\"\nclock_slow_ppm = 300\n[config]\n\
+         mailbox = { limits = [\"30 requests / 1m\", \"300 requests / 1h\"] }\n\
+         application = { limits = [\"60 requests / 1m\"] }\n\
+         [[load]]\nmailbox = \"m{n}@b.example\"\nmailboxes = 3\nlane = \"background\"\ncount = 200\ndeadline = \"3h\"\n\
+         [[load]]\nmailbox = \"m1@b.example\"\nlane = \"foreground\"\narrivals = \"poisson\"\nper_hour = 120\n\
+         until = \"1h\"\n\
+         [[restart]]\nat = \"90s\"\ndown = \"1s\"\n[[restart]]\nat = \"10m\"\ndown = \"1m\"\n\
+         [[restart]]\nat = \"61m\"\ndown = \"250ms\"\n",
+    );
+    let output = simulate(&[&path, "--actors", "--json", "--runs", "3"]);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    for facts in lines(&output).iter().filter(|line| line["type"] == "summary") {
+        assert_eq!((&facts["arrivals"]["duplicates"], &facts["arrivals"]["refused"]), (&0.into(), &0.into()));
+        assert_eq!((&facts["pending"], &facts["unknown"]), (&0.into(), &0.into()), "{facts}");
+        assert_eq!(facts["accepted"], facts["submitted"]);
+    }
 }
 
 #[test]

@@ -48,6 +48,8 @@ mod mint;
 mod order;
 mod permits;
 mod plan;
+#[cfg(all(feature = "sim", feature = "test-util"))]
+mod rehearse;
 #[cfg(feature = "test-util")]
 mod sabotage;
 mod shutdown;
@@ -65,5 +67,7 @@ pub use builder::{Scheduler, SchedulerBuilder};
 pub use error::{AskError, StartError};
 pub use handle::SchedulerHandle;
 pub use order::Order;
+#[cfg(all(feature = "sim", feature = "test-util"))]
+pub use rehearse::{RehearsalError, Rehearsed, rehearse};
 pub use shutdown::ShutdownReport;
 pub use widen::FIRST_MAX;

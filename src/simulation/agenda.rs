@@ -59,6 +59,13 @@ impl Agenda {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Everything that is to come, in its order.
+    pub(super) fn in_order(&self) -> Vec<(Timestamp, Happening)> {
+        let mut all: Vec<_> = self.heap.iter().map(|Reverse(one)| *one).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(at, _, happening)| (at, happening)).collect()
+    }
+
     pub(super) fn pop(&mut self) -> Option<(Place, Happening)> {
         self.heap.pop().map(|Reverse((at, sequence, happening))| ((at, sequence), happening))
     }

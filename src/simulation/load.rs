@@ -90,6 +90,12 @@ pub(super) struct Traced {
     pub(super) row_in_outbox: Row,
 }
 
+impl Traced {
+    pub(super) const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+}
+
 impl World {
     /// Submits one operation at `at`.
     pub fn submit(&mut self, at: Timestamp, load: &Load) -> OperationKey {

@@ -8,6 +8,7 @@ mod agenda;
 mod load;
 mod outbox;
 mod pause;
+mod played;
 pub mod report;
 pub mod scenario;
 mod step;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 pub use load::Load;
 pub use outbox::KeepOutbox;
+pub use played::{Planned, PlannedBurn, Played};
 
 use self::agenda::{Agenda, Happening, Place};
 use self::load::Traced;

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 
 use super::{Answer, Attempt, Sent, Throttle, ThrottleKind, Transport, Verdict};
 use crate::clock::Clock;
-use crate::engine::Timestamp;
+use crate::engine::{Cost, Timestamp};
 use crate::upstream::{ArrivalRequest, Decision, Delivery, RetryAfter, ScopeHeader, Upstream};
 
 /// Longest Retry-After that is believed; longer ones are cut to it.
@@ -26,6 +26,7 @@ pub struct SimulatedTransport {
     upstream: Arc<Mutex<Upstream>>,
     clock: Arc<dyn Clock>,
     tenants: BTreeMap<Arc<str>, Arc<str>>,
+    known: BTreeMap<Arc<str>, (Cost, Option<Arc<str>>)>,
     reconciles: bool,
     visible_after: Duration,
 }
@@ -34,13 +35,27 @@ impl SimulatedTransport {
     /// A transport to `upstream`, which may be shared with a checker. `clock` must run with tokio's timers.
     #[must_use]
     pub fn new(upstream: Arc<Mutex<Upstream>>, clock: Arc<dyn Clock>) -> Self {
-        Self { upstream, clock, tenants: BTreeMap::new(), reconciles: true, visible_after: Duration::ZERO }
+        Self {
+            upstream,
+            clock,
+            tenants: BTreeMap::new(),
+            known: BTreeMap::new(),
+            reconciles: true,
+            visible_after: Duration::ZERO,
+        }
     }
 
     /// The same, with the tenants that mailboxes belong to; others belong to none.
     #[must_use]
     pub fn tenants(mut self, tenants: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
         self.tenants = tenants.into_iter().collect();
+        self
+    }
+
+    /// The same, with what single operations take and the tenants that they belong to, by id; others are counted.
+    #[must_use]
+    pub fn known(mut self, known: impl IntoIterator<Item = (Arc<str>, Cost, Option<Arc<str>>)>) -> Self {
+        self.known = known.into_iter().map(|(id, cost, tenant)| (id, (cost, tenant))).collect();
         self
     }
 
@@ -63,14 +78,14 @@ impl SimulatedTransport {
     }
 
     fn request(&self, attempt: &Attempt) -> ArrivalRequest {
-        let own_domain = attempt.mailbox.rsplit_once('@').map_or("", |(_, domain)| domain);
-        ArrivalRequest {
-            mailbox: Arc::clone(&attempt.mailbox),
-            tenant: self.tenants.get(&attempt.mailbox).cloned(),
-            cost: attempt.email.cost(&[own_domain]),
-            key: Arc::clone(&attempt.operation_id),
-            lane: Some(attempt.lane),
+        let (key, lane) = (Arc::clone(&attempt.operation_id), Some(attempt.lane));
+        let mailbox = Arc::clone(&attempt.mailbox);
+        if let Some((cost, tenant)) = self.known.get(&attempt.operation_id) {
+            return ArrivalRequest { mailbox, tenant: tenant.clone(), cost: *cost, key, lane };
         }
+        let own_domain = attempt.mailbox.rsplit_once('@').map_or("", |(_, domain)| domain);
+        let (tenant, cost) = (self.tenants.get(&mailbox).cloned(), attempt.email.cost(&[own_domain]));
+        ArrivalRequest { mailbox, tenant, cost, key, lane }
     }
 
     async fn attempt(&self, attempt: Attempt) -> Answer {

@@ -10,6 +10,7 @@ mod campaigns;
 mod cooldown;
 mod panics;
 mod refusals;
+mod rehearsal;
 mod reload;
 mod stopping;
 mod support;

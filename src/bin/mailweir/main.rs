@@ -30,7 +30,7 @@ enum Command {
     ///
     /// Works from the file alone: a mailbox that has sent nothing yet. Nothing is sent and nothing is drawn by chance.
     Plan(plan::Plan),
-    /// Run a scenario in virtual time: the real engines against a model of the provider
+    /// Run a scenario in virtual time: the real engines, or the whole scheduler, against a model of the provider
     ///
     /// One seed decides everything. Ends with 0 when every invariant held, with 1 when one broke, with 2 when the
     /// scenario is not valid. `examples/scenarios/` has some to begin with.

@@ -1,4 +1,5 @@
-//! `mailweir simulate SCENARIO.toml`: a scenario in virtual time, with the real engines against the upstream model.
+//! `mailweir simulate SCENARIO.toml`: a scenario in virtual time, with the real engines against the upstream model; with
+//! `--actors`, the whole scheduler.
 //!
 //! Facts go to standard output, progress and mistakes to standard error. The exit code is 0 when every invariant held
 //! in every run, 1 when one broke, 2 when the scenario is not valid.
@@ -18,9 +19,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mailweir::clock::{Clock, SystemClock};
-use mailweir::simulation::World;
+use mailweir::scheduler::{RehearsalError, rehearse};
 use mailweir::simulation::report::Report;
 use mailweir::simulation::scenario::Scenario;
+use mailweir::simulation::{START, World};
 use mailweir::upstream::Profile;
 
 use super::check::mistakes;
@@ -40,6 +42,9 @@ pub(crate) struct Simulate {
     /// Another kind of provider than the scenario's: A accruing rolling, B mild rolling, C fixed, D bucket
     #[arg(long, value_name = "A|B|C|D")]
     profile: Option<ProfileName>,
+    /// Run the whole scheduler, its actors and its outbox in memory, not the engines alone
+    #[arg(long)]
+    actors: bool,
     /// Print events and figures as JSON lines
     #[arg(long)]
     json: bool,
@@ -85,7 +90,10 @@ impl Simulate {
         let first = self.seed.unwrap_or(scenario.seed);
         let mut runs = Vec::new();
         for seed in (0..u64::from(self.runs)).map(|number| first.wrapping_add(number)) {
-            let (world, run) = self.one(&scenario, seed);
+            let (world, run) = match self.one(&scenario, seed) {
+                Ok(one) => one,
+                Err(error) => return refuse(&error),
+            };
             if self.json {
                 print(&json::events(&world, &run));
             }
@@ -102,24 +110,40 @@ impl Simulate {
         if runs.iter().all(|run| run.report.is_sound()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    fn one(&self, scenario: &Scenario, seed: u64) -> (World, Run) {
+    fn one(&self, scenario: &Scenario, seed: u64) -> Result<(World, Run), RehearsalError> {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1_000) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:30} {msg}").map(|style| style.progress_chars("━━╌"));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let clock = SystemClock::new();
         let start = clock.now();
-        let world = scenario.run(seed, |world| {
-            let passed = world.now().since(world.start());
+        let show = |passed: Duration, pending: usize| {
             let (part, text) = (passed.as_secs_f64() / scenario.until.as_secs_f64(), figures::span(passed));
             bar.set_position((part * 1_000.0) as u64);
-            bar.set_message(format!("seed {seed}  {text} passed, {} pending", world.pending()));
-        });
+            bar.set_message(format!("seed {seed}  {text} passed, {pending} pending"));
+        };
+        let world = if self.actors {
+            rehearse(scenario, seed, |so_far| show(so_far.now.since(START), so_far.pending))?
+        } else {
+            scenario.run(seed, |world| show(world.now().since(world.start()), world.pending()))
+        };
         let took = clock.now().since(start).max(Duration::from_micros(1));
         bar.set_message(format!("seed {seed}  reading the log"));
         let report = Report::of(scenario, &world, seed);
         bar.finish_and_clear();
-        (world, Run { report, took })
+        Ok((world, Run { report, took }))
     }
+}
+
+/// Says why a scenario could not be carried out.
+fn refuse(error: &RehearsalError) -> ExitCode {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    let _ = writeln!(std::io::stderr(), "cannot run it through the actors: {text}");
+    ExitCode::FAILURE
 }
 
 /// Writes to standard output; a reader that went away early (`| head`) is no mistake.

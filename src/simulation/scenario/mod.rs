@@ -23,7 +23,7 @@ pub use provider::Provider;
 use super::{KeepEvents, KeepOutbox, LookUps, World};
 use crate::config::{Config, ConfigError, text_of};
 use crate::engine::policy::{MailboxPolicy, SharedPolicy};
-use crate::upstream::{Profile, Upstream};
+use crate::upstream::Profile;
 
 /// So many times a run tells how far it has come.
 const PARTS: u32 = 200;
@@ -130,7 +130,7 @@ impl Scenario {
     #[must_use]
     pub fn world(&self, seed: u64) -> World {
         let (policies, shared) = self.policies(&self.config);
-        let upstream = Upstream::new(self.provider.model(&self.config, seed), seed);
+        let upstream = self.upstream(seed);
         let mailboxes = self.mailboxes.iter().cloned().zip(policies);
         let keep = if self.restarts.is_empty() { KeepOutbox::No } else { KeepOutbox::Yes };
         let mut world = World::with_mailboxes(mailboxes, Some(shared), upstream)

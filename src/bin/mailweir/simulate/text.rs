@@ -188,6 +188,10 @@ fn invariants(runs: &[Run]) -> String {
 fn speed(runs: &[Run]) -> String {
     let decisions: u64 = runs.iter().map(|run| run.report.decisions).sum();
     let took: Duration = runs.iter().map(|run| run.took).sum();
+    if decisions == 0 {
+        let sent: u64 = runs.iter().map(|run| run.report.arrivals.arrivals).sum();
+        return format!("{} sends through the actors in {} of real time\n", grouped(sent), span(took));
+    }
     let rate = decisions as f64 / took.as_secs_f64().max(1e-6);
     let rate = if rate >= 1e6 { format!("{:.2} M/s", rate / 1e6) } else { format!("{:.0} k/s", rate / 1e3) };
     format!("{} decisions of the engines in {} of real time ({rate})\n", grouped(decisions), span(took))
