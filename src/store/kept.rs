@@ -1,8 +1,9 @@
 //! The notes of a store in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
-use super::note::{KeySecret, Note, NoteChange, NoteKey};
+use super::note::{KeySecret, Note, NoteChange, NoteKey, NoteKind};
 use super::{NewOperation, StoreError};
 use crate::engine::Timestamp;
 
@@ -79,8 +80,19 @@ impl Kept {
         }
     }
 
-    pub(super) fn notes(&self, mailbox: Option<&str>) -> Vec<Note> {
-        let of = |note: &&Note| mailbox.is_none_or(|mailbox| note.key.mailbox.as_deref() == Some(mailbox));
-        self.by_key.values().filter(of).cloned().collect()
+    /// Every note, in order of their keys.
+    pub(super) fn notes(&self) -> Vec<Note> {
+        self.by_key.values().cloned().collect()
+    }
+
+    /// The notes of one mailbox, or those of none.
+    pub(super) fn notes_of(&self, mailbox: Option<&str>) -> Vec<Note> {
+        let mailbox: Option<Arc<str>> = mailbox.map(Into::into);
+        let of = |kind| {
+            let first = NoteKey { kind, mailbox: mailbox.clone(), name: Arc::default() };
+            let rest = self.by_key.range(first..).map(|(_, note)| note);
+            rest.take_while(move |note| note.key.kind == kind).take_while(|note| note.key.mailbox == mailbox)
+        };
+        NoteKind::ALL.into_iter().flat_map(of).cloned().collect()
     }
 }

@@ -4,27 +4,36 @@
 //! time. Its futures are ready at their first poll, so the scheduler never leaves its thread for it. What it cannot do
 //! is survive a crash. Operations that are over are kept up to a bound and then forgotten, oldest first: their ids can be
 //! used again, and a mailbox rebuilt after a panic no longer counts their attempts. Raise the bound where that matters.
-//! A query looks at every operation, under the lock that every other call takes.
+//!
+//! One lock, and no call holds it for long: a query looks at about as many rows as it answers with, however many there
+//! are, and so does every other call but a recovery, which tells what there is. A mailbox's recovery reads its own rows.
 
+mod places;
 mod row;
+mod run;
+mod search;
+mod shelf;
+#[cfg(test)]
+mod tests;
 
-use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use hashbrown::HashTable;
 
-use self::row::{Places, Row};
+use self::row::Row;
+use self::shelf::Shelves;
 use super::kept::Kept;
 use super::note::NoteChange;
 use super::rules::{ClaimRule, RecordRule, impossible, is_over, taken_key};
 use super::{
-    AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Store, StoreError,
+    AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab, Store, StoreError,
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
-use crate::engine::operation::KeyMap;
 use crate::engine::{OperationKey, OperationState, Timestamp};
 
 /// Operations that are live or quarantined, at most, unless said otherwise.
@@ -44,16 +53,17 @@ pub struct MemoryStore {
 
 #[derive(Clone)]
 struct Rows {
-    /// Boxed: a table of rows would be twice its rows for a while at each growth, and every look-up a page of its own.
-    by_key: KeyMap<Box<Row>>,
-    by_id: HashMap<Arc<str>, OperationKey>,
+    rows: Slab<Row>,
+    /// Slots by id. Callers choose ids, so the hash is one that nobody can aim at.
+    by_id: HashTable<u32>,
+    hash: RandomState,
+    shelves: Shelves,
     finals: VecDeque<OperationKey>,
     counts: [u64; 10],
     last_key: Option<OperationKey>,
     live_max: usize,
     final_max: usize,
     kept: Kept,
-    places: Places,
 }
 
 impl MemoryStore {
@@ -67,15 +77,16 @@ impl MemoryStore {
     #[must_use]
     pub fn with_bounds(live_max: usize, final_max: usize) -> Self {
         let rows = Rows {
-            by_key: KeyMap::default(),
-            by_id: HashMap::new(),
+            rows: Slab::default(),
+            by_id: HashTable::new(),
+            hash: RandomState::new(),
+            shelves: Shelves::default(),
             finals: VecDeque::new(),
             counts: [0; 10],
             last_key: None,
             live_max,
             final_max,
             kept: Kept::new(),
-            places: Places::default(),
         };
         Self { rows: Arc::new(Mutex::new(rows)) }
     }
@@ -107,20 +118,19 @@ impl MemoryStore {
     /// The notes of no mailbox.
     #[cfg(feature = "test-util")]
     pub(super) fn shared_notes(&self) -> Vec<super::Note> {
-        self.rows().kept.notes(None).into_iter().filter(|note| note.key.mailbox.is_none()).collect()
+        self.rows().kept.notes_of(None)
     }
 
     #[cfg(feature = "test-util")]
     pub(super) fn row(&self, key: OperationKey) -> Option<OperationRecord> {
-        self.rows().by_key.get(&key).map(|row| row.record())
+        let rows = self.rows();
+        rows.rows.get(key).map(|row| row.record(rows.shelves.places()))
     }
 
     /// Mailboxes with operations that are not final.
     #[cfg(feature = "test-util")]
     pub(super) fn live_mailboxes(&self) -> std::collections::BTreeSet<Arc<str>> {
-        let rows = self.rows();
-        let live = rows.by_key.values().filter(|row| !row.state.is_final());
-        live.map(|row| Arc::clone(row.mailbox())).collect()
+        self.rows().shelves.live_mailboxes().cloned().collect()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -137,17 +147,17 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("operations", &self.rows().by_key.len()).finish()
+        f.debug_struct("MemoryStore").field("operations", &self.rows().rows.len()).finish()
     }
 }
 
 impl Rows {
     /// Stores the whole batch or, when there is no room for all of it, nothing.
     fn insert_all(&mut self, batch: Vec<NewOperation>) -> Result<Vec<Inserted>, StoreError> {
-        let live = self.by_key.len() - self.finals.len();
+        let live = self.rows.len() - self.finals.len();
         // Which of them are new matters near the bound and for a key that is taken: hardly ever, and it hashes each id.
         let close = live + batch.len() > self.live_max;
-        if (close || batch.iter().any(|new| self.by_key.contains_key(&new.key)))
+        if (close || batch.iter().any(|new| self.rows.find(new.key).is_some()))
             && live + self.fresh(&batch)? > self.live_max
         {
             return Err(StoreError::Full { bound: format!("{} live operations", self.live_max) });
@@ -160,12 +170,17 @@ impl Rows {
     fn fresh(&self, batch: &[NewOperation]) -> Result<usize, StoreError> {
         let mut fresh = HashSet::new();
         for new in batch {
-            let is_new = !self.by_id.contains_key(&new.id) && fresh.insert(&*new.id);
-            if is_new && self.by_key.contains_key(&new.key) {
+            let is_new = self.by_id(&new.id).is_none() && fresh.insert(&*new.id);
+            if is_new && self.rows.find(new.key).is_some() {
                 return Err(taken_key(new.key));
             }
         }
         Ok(fresh.len())
+    }
+
+    fn by_id(&self, id: &str) -> Option<&Row> {
+        let found = self.by_id.find(self.hash.hash_one(id), |slot| *self.rows.at(*slot).id == *id);
+        found.map(|slot| self.rows.at(*slot))
     }
 
     fn insert_noted(&mut self, mut new: NewOperation) -> Inserted {
@@ -178,91 +193,108 @@ impl Rows {
     }
 
     fn insert(&mut self, new: NewOperation) -> Inserted {
-        let place = match self.by_id.entry(Arc::clone(&new.id)) {
-            Entry::Vacant(place) => place,
-            Entry::Occupied(found) => {
-                return match self.by_key.get(found.get()) {
-                    Some(row) if row.fingerprint == new.fingerprint => Inserted::Existing(Box::new(row.record())),
-                    _ => Inserted::Conflict,
-                };
+        match self.by_id(&new.id) {
+            Some(row) if row.fingerprint == new.fingerprint => {
+                return Inserted::Existing(Box::new(row.record(self.shelves.places())));
             }
-        };
-        place.insert(new.key);
+            Some(_) => return Inserted::Conflict,
+            None => {}
+        }
         self.last_key = self.last_key.max(Some(new.key));
-        let row = Box::new(Row::new(new, &mut self.places));
+        let row = Row::new(new, &mut self.shelves);
         self.counts[slot(row.state)] += 1;
-        self.by_key.insert(row.key, row);
+        let (hash, at) = (self.hash.hash_one(&*row.id), self.rows.insert(row));
+        self.by_id.insert_unique(hash, at, |at| self.hash.hash_one(&*self.rows.at(*at).id));
+        self.shelves.put(&mut self.rows, at);
         Inserted::New
     }
 
     fn claim(&mut self, claim: Claim) -> Option<Email> {
-        let row = self.by_key.get_mut(&claim.key)?;
-        let before = row.state;
-        match row.seen().claim(claim.attempt) {
+        let at = self.rows.find(claim.key)?;
+        match self.rows.at(at).seen().claim(claim.attempt) {
             ClaimRule::Refuse => return None,
             ClaimRule::Repeat => {}
-            ClaimRule::Write => row.claim(&claim),
+            ClaimRule::Write => self.change(at, |row| row.claim(&claim)),
         }
-        let email = row.email.clone();
-        self.moved(before, OperationState::Attempting);
-        email
+        self.rows.at(at).email.clone()
     }
 
     fn record(&mut self, record: &Record) -> Result<(), StoreError> {
-        let Some(row) = self.by_key.get_mut(&record.key) else { return Ok(()) };
-        let before = row.state;
-        match row.seen().record(record).map_err(|illegal| impossible(record.key, illegal))? {
+        let Some(at) = self.rows.find(record.key) else { return Ok(()) };
+        let before = self.rows.at(at).state;
+        match self.rows.at(at).seen().record(record).map_err(|illegal| impossible(record.key, illegal))? {
             RecordRule::Skip => return Ok(()),
-            RecordRule::Apply => row.apply(record),
+            RecordRule::Apply => self.change(at, |row| row.apply(record)),
         }
-        self.moved(before, record.state);
         if is_over(record.state) && !is_over(before) {
             self.retire(record.key);
         }
         Ok(())
     }
 
-    /// Counts one change of state.
-    fn moved(&mut self, from: OperationState, to: OperationState) {
-        self.counts[slot(from)] = self.counts[slot(from)].saturating_sub(1);
-        self.counts[slot(to)] += 1;
+    /// Changes a row, counts that, and puts it where it belongs from then on.
+    fn change(&mut self, at: u32, change: impl FnOnce(&mut Row)) {
+        let row = self.rows.at_mut(at);
+        let before = row.state;
+        change(row);
+        let after = row.state;
+        if before != after {
+            self.shelves.take(&mut self.rows, at, before);
+            self.shelves.put(&mut self.rows, at);
+            self.counts[slot(before)] = self.counts[slot(before)].saturating_sub(1);
+            self.counts[slot(after)] += 1;
+        }
     }
 
     /// Takes a final operation's email off it, and forgets the oldest final one above the bound.
     fn retire(&mut self, key: OperationKey) {
-        if let Some(row) = self.by_key.get_mut(&key) {
+        if let Some(row) = self.rows.get_mut(key) {
             row.email = None;
         }
         self.finals.push_back(key);
         while self.finals.len() > self.final_max {
-            let Some(row) = self.finals.pop_front().and_then(|oldest| self.by_key.remove(&oldest)) else { continue };
-            self.by_id.remove(&row.id);
-            let slot = slot(row.state);
-            self.counts[slot] = self.counts[slot].saturating_sub(1);
+            let Some(oldest) = self.finals.pop_front() else { return };
+            self.forget(oldest);
         }
     }
 
+    fn forget(&mut self, key: OperationKey) {
+        let Some(at) = self.rows.find(key) else { return };
+        let state = self.rows.at(at).state;
+        self.shelves.take(&mut self.rows, at, state);
+        let hash = self.hash.hash_one(&*self.rows.at(at).id);
+        if let Ok(found) = self.by_id.find_entry(hash, |slot| *slot == at) {
+            found.remove();
+        }
+        if let Some(row) = self.rows.remove(key) {
+            self.shelves.leave(&row);
+        }
+        self.rows.shrink();
+        self.counts[slot(state)] = self.counts[slot(state)].saturating_sub(1);
+    }
+
     fn recover(&self, since: Timestamp, mailbox: Option<&str>) -> Recovery {
-        let mut rows: Vec<&Row> = self
-            .by_key
-            .values()
-            .map(|row| &**row)
-            .filter(|row| mailbox.is_none_or(|mailbox| row.is_of(mailbox)))
-            .collect();
-        rows.sort_unstable_by_key(|row| row.key);
-        let mut attempts: Vec<AttemptRecord> = rows.iter().flat_map(|row| row.tried()).collect();
-        attempts.retain(|attempt| attempt.claimed_at >= since);
+        let places = self.shelves.places();
+        let rows = match mailbox {
+            Some(mailbox) => search::of_mailbox(&self.rows, &self.shelves, mailbox),
+            None => {
+                let mut rows: Vec<&Row> = self.rows.iter().collect();
+                rows.sort_unstable_by_key(|row| row.key);
+                rows
+            }
+        };
+        let mut attempts: Vec<AttemptRecord> =
+            rows.iter().flat_map(|row| row.tried(places)).filter(|attempt| attempt.claimed_at >= since).collect();
         attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
-        let operations = rows.iter().filter(|row| !row.state.is_final()).map(|row| row.record()).collect();
-        let (notes, secret) = (self.kept.notes(mailbox), self.kept.secret().clone());
+        let operations = rows.iter().filter(|row| !row.state.is_final()).map(|row| row.record(places)).collect();
+        let notes = mailbox.map_or_else(|| self.kept.notes(), |mailbox| self.kept.notes_of(Some(mailbox)));
+        let secret = self.kept.secret().clone();
         Recovery { operations, attempts, last_key: self.last_key, notes, secret, ..Recovery::default() }
     }
 
-    /// Looks at every row: nothing here is in order of key.
     fn query(&self, query: &OperationQuery) -> Vec<OperationRecord> {
-        let mut found: Vec<&Row> = self.by_key.values().map(|row| &**row).filter(|row| row.is_wanted(query)).collect();
-        found.sort_unstable_by_key(|row| row.key);
-        found.into_iter().take(query.limit).map(Row::record).collect()
+        let found = search::search(&self.rows, &self.shelves, query).rows;
+        found.into_iter().map(|row| row.record(self.shelves.places())).collect()
     }
 }
 
@@ -301,13 +333,12 @@ impl Store for MemoryStore {
     }
 
     fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
-        ready(Ok(self.rows().by_key.get(&key).and_then(|row| row.email.clone()))).boxed()
+        ready(Ok(self.rows().rows.get(key).and_then(|row| row.email.clone()))).boxed()
     }
 
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
         let rows = self.rows();
-        let row = rows.by_id.get(id).and_then(|key| rows.by_key.get(key));
-        ready(Ok(row.map(|row| row.record()))).boxed()
+        ready(Ok(rows.by_id(id).map(|row| row.record(rows.shelves.places())))).boxed()
     }
 
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {

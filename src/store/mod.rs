@@ -19,6 +19,7 @@ mod query;
 #[cfg(feature = "redis")]
 mod redis;
 mod rules;
+mod slab;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod url;
@@ -38,6 +39,8 @@ pub use sqlite::{CommitPoint, CommitProbe, Fate};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{PayloadRetention, SqliteOptions, SqliteStore};
 pub use url::{OpenError, open};
+
+pub(crate) use slab::{Keyed, Slab};
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,76 +1,52 @@
 //! One operation of a store in memory, in few bytes: a million of them may wait.
 //!
 //! What every operation has lies in the row; what only some have (attempts, a later start, an odd cost, a person's
-//! words) lies in a block of its own, made when it is first needed. Mailbox, tenant and campaign are shared by all rows
-//! that have the same.
+//! words) lies in a block of its own, made when it first moves. Mailbox, tenant and campaign are one number.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::places::{Names, Places};
+use super::run::NIL;
+use super::shelf::Shelves;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::{OrderWords, Transition};
 use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
 use crate::store::rules::Seen;
-use crate::store::{AttemptRecord, Claim, NewOperation, OperationQuery, OperationRecord};
+use crate::store::{AttemptRecord, Claim, Keyed, NewOperation, OperationQuery, OperationRecord};
 
-/// Places remembered at most; above it they are begun anew.
-const PLACES_MAX: usize = 1_024;
-
-/// Where an operation belongs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    mailbox: Arc<str>,
-    tenant: Option<Arc<str>>,
-    campaign: Option<Arc<str>>,
-}
-
-/// Places that rows share.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Places(HashSet<Arc<Place>>);
-
-impl Places {
-    fn shared(&mut self, place: Place) -> Arc<Place> {
-        if let Some(shared) = self.0.get(&place) {
-            return Arc::clone(shared);
-        }
-        if self.0.len() >= PLACES_MAX {
-            self.0.clear();
-        }
-        let place = Arc::new(place);
-        self.0.insert(Arc::clone(&place));
-        place
-    }
-}
-
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) key: OperationKey,
     pub(super) id: Arc<str>,
     pub(super) fingerprint: u64,
     pub(super) email: Option<Email>,
-    place: Arc<Place>,
     submitted_at: Timestamp,
     deadline: Timestamp,
-    changed_at: Timestamp,
     more: Option<Box<More>>,
+    /// Where it belongs.
+    pub(super) place: u32,
+    /// Earlier and later rows of its run.
+    pub(super) links: [u32; 2],
     /// Its cost, unless that is odd: one request, and these.
     bytes: u32,
     recipients: u16,
     external_recipients: u16,
-    /// The highest number of an attempt row written.
-    rows: u32,
-    attempts: u32,
-    lane: Lane,
+    pub(super) lane: Lane,
     pub(super) state: OperationState,
 }
 
-/// What only some operations have.
+/// What only some operations have: those that have moved, first of all.
 #[derive(Clone, Debug, Default)]
 struct More {
     cost: Option<Cost>,
     not_before: Option<Timestamp>,
+    /// When its state last changed, if it has.
+    changed_at: Option<Timestamp>,
     next_at: Option<Timestamp>,
+    attempts: u32,
+    /// The highest number of an attempt row written.
+    rows: u32,
     last_status: Option<u16>,
     provider_id: Option<String>,
     order: Option<Arc<OrderWords>>,
@@ -87,26 +63,30 @@ struct Tried {
     finished_at: Option<Timestamp>,
 }
 
+impl Keyed for Row {
+    fn key(&self) -> OperationKey {
+        self.key
+    }
+}
+
 impl Row {
-    pub(super) fn new(new: NewOperation, places: &mut Places) -> Self {
-        let state = new.first_row().state;
-        let NewOperation { key, id, fingerprint, mailbox, lane, tenant, campaign, cost, .. } = new;
-        let NewOperation { submitted_at, not_before, deadline, email, .. } = new;
+    /// A row that stands nowhere yet.
+    pub(super) fn new(new: NewOperation, shelves: &mut Shelves) -> Self {
+        let (state, place) = (new.first_row().state, shelves.enter(&new));
+        let NewOperation { key, id, fingerprint, lane, cost, submitted_at, not_before, deadline, email, .. } = new;
         let mut row = Self {
             key,
             id,
             fingerprint,
             email: Some(email),
-            place: places.shared(Place { mailbox, tenant, campaign }),
             submitted_at,
             deadline,
-            changed_at: submitted_at,
             more: None,
+            place,
+            links: [NIL; 2],
             bytes: 0,
             recipients: 0,
             external_recipients: 0,
-            rows: 0,
-            attempts: 0,
             lane,
             state,
         };
@@ -137,17 +117,14 @@ impl Row {
         self.more.get_or_insert_default()
     }
 
-    #[cfg(feature = "test-util")]
-    pub(super) fn mailbox(&self) -> &Arc<str> {
-        &self.place.mailbox
+    pub(super) fn seen(&self) -> Seen {
+        let more = self.more.as_deref();
+        let (attempts, rows) = more.map_or((0, 0), |more| (more.attempts, more.rows));
+        Seen { state: self.state, changed_at: self.changed_at(), attempts, rows }
     }
 
-    pub(super) fn is_of(&self, mailbox: &str) -> bool {
-        *self.place.mailbox == *mailbox
-    }
-
-    pub(super) const fn seen(&self) -> Seen {
-        Seen { state: self.state, changed_at: self.changed_at, attempts: self.attempts, rows: self.rows }
+    fn changed_at(&self) -> Timestamp {
+        self.more.as_ref().and_then(|more| more.changed_at).unwrap_or(self.submitted_at)
     }
 
     fn cost(&self) -> Cost {
@@ -161,7 +138,7 @@ impl Row {
         self.more.as_ref().and_then(|more| more.cost).unwrap_or(packed)
     }
 
-    fn not_before(&self) -> Timestamp {
+    pub(super) fn not_before(&self) -> Timestamp {
         self.more.as_ref().and_then(|more| more.not_before).unwrap_or(self.submitted_at)
     }
 
@@ -169,36 +146,40 @@ impl Row {
         self.more.as_ref().and_then(|more| more.next_at)
     }
 
-    /// As [`OperationQuery::wants`] of its record, without making one.
-    pub(super) fn is_wanted(&self, query: &OperationQuery) -> bool {
-        let is_eligible = |at| OperationRecord::eligible(self.state, self.not_before(), self.next_at(), at);
-        query.state.is_none_or(|state| state == self.state)
-            && query.mailbox.as_ref().is_none_or(|mailbox| self.is_of(mailbox))
-            && query.lane.is_none_or(|lane| lane == self.lane)
-            && (query.tenant.is_none() || query.tenant == self.place.tenant)
-            && (query.campaign.is_none() || query.campaign == self.place.campaign)
-            && query.eligible_at.is_none_or(is_eligible)
+    /// Whether it could go at an instant, where that is asked.
+    pub(super) fn is_eligible(&self, at: Option<Timestamp>) -> bool {
+        at.is_none_or(|at| OperationRecord::eligible(self.state, self.not_before(), self.next_at(), at))
     }
 
-    pub(super) fn record(&self) -> OperationRecord {
-        let Place { mailbox, tenant, campaign } = &*self.place;
+    /// As [`OperationQuery::wants`] of its record, without making one. `group`: the query's names, as numbers.
+    pub(super) fn is_wanted(&self, query: &OperationQuery, group: Names, places: &Places) -> bool {
+        let names = places.get(self.place).names;
+        query.state.is_none_or(|state| state == self.state)
+            && query.lane.is_none_or(|lane| lane == self.lane)
+            && group.into_iter().zip(names).all(|(wanted, name)| wanted == NIL || wanted == name)
+            && self.is_eligible(query.eligible_at)
+    }
+
+    pub(super) fn record(&self, places: &Places) -> OperationRecord {
+        let [mailbox, tenant, campaign] = places.get(self.place).names;
         let more = self.more.as_deref();
+        let Seen { state, changed_at, attempts, rows } = self.seen();
         OperationRecord {
             key: self.key,
             id: Arc::clone(&self.id),
-            mailbox: Arc::clone(mailbox),
+            mailbox: places.name(mailbox).cloned().unwrap_or_default(),
             lane: self.lane,
-            tenant: tenant.clone(),
-            campaign: campaign.clone(),
+            tenant: places.name(tenant).cloned(),
+            campaign: places.name(campaign).cloned(),
             cost: self.cost(),
-            state: self.state,
+            state,
             submitted_at: self.submitted_at,
             not_before: self.not_before(),
             deadline: self.deadline,
-            changed_at: self.changed_at,
+            changed_at,
             next_at: self.next_at(),
-            attempts: self.attempts,
-            rows: self.rows,
+            attempts,
+            rows,
             last_status: more.and_then(|more| more.last_status),
             provider_id: more.and_then(|more| more.provider_id.clone()),
             order: more.and_then(|more| more.order.clone()),
@@ -206,14 +187,15 @@ impl Row {
     }
 
     /// Its attempt rows.
-    pub(super) fn tried(&self) -> impl Iterator<Item = AttemptRecord> {
+    pub(super) fn tried<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = AttemptRecord> + 'a {
+        let [mailbox, tenant, _] = places.get(self.place).names;
         let all = self.more.iter().flat_map(|more| more.first.iter().chain(&more.others));
-        all.map(|tried| AttemptRecord {
+        all.map(move |tried| AttemptRecord {
             key: self.key,
             attempt: tried.attempt,
-            mailbox: Arc::clone(&self.place.mailbox),
+            mailbox: places.name(mailbox).cloned().unwrap_or_default(),
             lane: self.lane,
-            tenant: self.place.tenant.clone(),
+            tenant: places.name(tenant).cloned(),
             cost: tried.cost,
             claimed_at: tried.claimed_at,
             finished_at: tried.finished_at,
@@ -227,24 +209,20 @@ impl Row {
             None => more.first = Some(tried),
             Some(_) => more.others.push(tried),
         }
-        more.next_at = None;
-        (self.rows, self.state, self.changed_at) = (claim.attempt, OperationState::Attempting, claim.at);
+        (more.next_at, more.rows, more.changed_at) = (None, claim.attempt, Some(claim.at));
+        self.state = OperationState::Attempting;
     }
 
     pub(super) fn apply(&mut self, record: &Record) {
         if self.state == OperationState::Attempting {
             self.end_attempt(record);
         }
-        (self.state, self.changed_at, self.attempts) = (record.state, record.at, record.attempts);
+        self.state = record.state;
         if let Some(deadline) = record.order.as_ref().and_then(|order| order.deadline) {
             self.deadline = deadline;
         }
-        let says = record.next_at.is_some() || record.status.is_some() || record.provider_id.is_some();
-        if self.more.is_none() && !says && record.order.is_none() {
-            return;
-        }
         let more = self.more_mut();
-        more.next_at = record.next_at;
+        (more.changed_at, more.attempts, more.next_at) = (Some(record.at), record.attempts, record.next_at);
         more.last_status = record.status.or(more.last_status);
         if record.provider_id.is_some() {
             more.provider_id.clone_from(&record.provider_id);
@@ -276,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_takes_a_hundred_and_four_bytes() {
-        assert_eq!(size_of::<Row>(), 104);
+    fn a_row_takes_eighty_eight_bytes() {
+        assert_eq!(size_of::<Row>(), 88);
     }
 }
