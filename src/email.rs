@@ -71,12 +71,22 @@ pub struct Email {
     content: Arc<Content>,
 }
 
-#[derive(PartialEq, Eq)]
 struct Content {
     sender: Box<str>,
     recipients: Box<[Box<str>]>,
     mime: Arc<[u8]>,
+    /// The fingerprint of the parts that it was built from, where its bytes are others at every building.
+    of_parts: Option<u64>,
 }
+
+/// The same envelope and the same bytes.
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.sender, &self.recipients, &self.mime) == (&other.sender, &other.recipients, &other.mime)
+    }
+}
+
+impl Eq for Content {}
 
 /// Shows counts only: no address, subject or body ever reaches a log.
 impl fmt::Debug for Email {
@@ -101,6 +111,14 @@ impl Email {
         R: IntoIterator,
         R::Item: AsRef<str>,
     {
+        Self::checked(sender, recipients, mime.into(), None)
+    }
+
+    fn checked<R>(sender: &str, recipients: R, mime: Arc<[u8]>, of_parts: Option<u64>) -> Result<Self, EmailError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<str>,
+    {
         address::check(sender, Field::one("sender"))?;
         let recipients = recipients
             .into_iter()
@@ -111,7 +129,7 @@ impl Email {
             })
             .take(EmailBounds::DEFAULT.recipients_max + 1)
             .collect::<Result<Box<[Box<str>]>, EmailError>>()?;
-        let content = Content { sender: Box::from(sender), recipients, mime: mime.into() };
+        let content = Content { sender: Box::from(sender), recipients, mime, of_parts };
         let email = Self { content: Arc::new(content) };
         email.check(EmailBounds::DEFAULT)?;
         header::check(&email.content.mime)?;
@@ -176,11 +194,17 @@ impl Email {
 
     /// A stable number for this content: FNV-1a (64 bits) over envelope and bytes, each with its length before it.
     ///
+    /// Of an email that was built from parts without a `Message-ID` or a `Date` of its own, it is taken over the parts: built
+    /// again, it is the same email with another id and a later date.
+    ///
     /// It is the same in every process and version, so it can be stored beside an idempotency key to tell "the same
     /// again" from "another email under the same key". It guards against mistakes, not against an adversary who looks
     /// for a collision.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
+        if let Some(of_parts) = self.content.of_parts {
+            return of_parts;
+        }
         let mut hasher = fnv::FnvHasher::default();
         let mut field = |bytes: &[u8]| {
             hasher.write(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());

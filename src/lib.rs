@@ -6,6 +6,8 @@ mod actor;
 #[cfg(any(feature = "runtime", feature = "config"))]
 pub mod config;
 pub mod engine;
+#[cfg(any(feature = "runtime", feature = "config"))]
+mod redact;
 #[cfg(feature = "sim")]
 pub mod simulation;
 pub mod upstream;

@@ -239,6 +239,33 @@ mod parts {
         assert_ne!(Some(id), two.internet_message_id());
     }
 
+    /// A crash between two buildings must not make a conflict of the same email.
+    #[test]
+    fn the_same_parts_are_the_same_email_whatever_was_minted() {
+        let both = || parts().html("<p>Hello</p>");
+        for build in [parts, both] {
+            let email = || build().build().unwrap();
+            assert_ne!(email().internet_message_id(), email().internet_message_id());
+            assert_eq!(email().fingerprint(), email().fingerprint());
+            for other in [
+                build().subject("Hi"),
+                build().text("hello"),
+                build().to("bob@fabrikam.example"),
+                build().cc("ann@fabrikam.example"),
+                build().header("X-Campaign", "spring"),
+                build().reply_to("help@contoso.example"),
+                build().message_id("<7@contoso.example>"),
+            ] {
+                assert_ne!(other.build().unwrap().fingerprint(), email().fingerprint());
+            }
+            let date = std::time::UNIX_EPOCH;
+            let whole = || build().message_id("<7@contoso.example>").date(date).build().unwrap();
+            assert_eq!(mime(&whole()), mime(&whole()), "nothing is minted, so the bytes are the same");
+            let from_bytes = Email::from_mime(whole().sender(), whole().recipients(), whole().mime()).unwrap();
+            assert_eq!(from_bytes.fingerprint(), whole().fingerprint());
+        }
+    }
+
     #[test]
     fn header_injection_is_refused_in_every_part() {
         const EVIL: &str = "x\r\nBcc: eve@evil.example";

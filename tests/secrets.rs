@@ -35,10 +35,23 @@ const BODY: &str = "Body-of-the-letter";
 const HEADER: &str = "Value-of-a-header";
 const CLIENT_SECRET: &str = "Client-secret-value";
 const TOKEN: &str = "Access-token-value";
+const STORE_PASSWORD: &str = "Store-password-value";
+const ADMISSION_KEY: &str = "reset:kim-4d1e";
 
 /// What must not be shown, and how base64 would begin to hide it.
-const NEEDLES: [&str; 9] =
-    ["rcpt-7f3a", "bcc-91c2", "Displayname", SUBJECT, BODY, HEADER, CLIENT_SECRET, TOKEN, "RnJvbTog"];
+const NEEDLES: [&str; 11] = [
+    "rcpt-7f3a",
+    "bcc-91c2",
+    "Displayname",
+    SUBJECT,
+    BODY,
+    HEADER,
+    CLIENT_SECRET,
+    TOKEN,
+    STORE_PASSWORD,
+    "kim-4d1e",
+    "RnJvbTog",
+];
 
 /// Everything that was said, from anywhere in the process.
 #[derive(Clone, Debug, Default)]
@@ -125,8 +138,9 @@ fn email() -> Email {
 
 /// An email that Graph takes: its recipients are those of its headers.
 fn letter() -> Email {
-    let mime =
-        format!("From: noreply@contoso.example\r\nTo: {NAME} <{RECIPIENT}>\r\nSubject: {SUBJECT}\r\n\r\n{BODY}\r\n");
+    let mime = format!(
+        "From: noreply@contoso.example\r\nMessage-ID: <1@contoso.example>\r\nTo: {NAME} <{RECIPIENT}>\r\nSubject: {SUBJECT}\r\n\r\n{BODY}\r\n"
+    );
     Email::from_mime("noreply@contoso.example", [RECIPIENT], mime.into_bytes()).expect("an email")
 }
 
@@ -248,6 +262,7 @@ async fn refusals(handle: &SchedulerHandle, ears: &Ears) {
         other,
         submission("a\r\nb", "x"),
         submission("fine", "one\ntwo"),
+        submission("fine", "x").admission_key(ADMISSION_KEY, Duration::MAX),
         submission("fine", "x").deadline(Duration::ZERO),
         submission("fine", "x").cost(mailweir::Cost::email(u32::MAX, u64::MAX)),
         submission("fine", "x").tenant("t".repeat(500)),
@@ -287,7 +302,15 @@ async fn values(url: &str, ears: &Ears) {
     ears.debug(&denied.send(attempt).await);
     let mut config = Config::default();
     config.transport.graph.client_secret = Secret::new(CLIENT_SECRET);
+    config.store.url = format!("redis://user:{STORE_PASSWORD}@cache.example/0");
     ears.debug(&config);
+    ears.hear(|heard| heard.push_str(&config.to_toml()));
+    let unclosed = format!("[store]\nurl = \"redis://user:{STORE_PASSWORD}@cache.example/0\nx = ");
+    ears.error(&Config::from_toml(&unclosed, "a test").expect_err("the text is not closed"));
+    let named = format!("https://user:{STORE_PASSWORD}@graph.example");
+    let options = GraphOptions::default().base_url(named);
+    let refused = GraphTransport::new(Credentials::new("t", "c", CLIENT_SECRET), options, Arc::new(SystemClock::new()));
+    ears.error(&refused.map(drop).expect_err("a URL with a password"));
     for setting in config.settings() {
         ears.debug(&setting);
     }

@@ -12,6 +12,7 @@ use super::kept;
 use super::mailbox::{MailboxActor, Mode};
 use super::permit::{PermitError, TryAcquire};
 use super::ticket::Ticket;
+use super::unfit::Why;
 use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
@@ -59,11 +60,11 @@ impl MailboxActor {
         let wait_max = handed.submission.wait_max;
         let checked = self.engine.as_ref().map(|engine| engine.check_behind(self.now, &operation, wait_max, coming));
         if let Some(Err(refusal)) = checked {
-            return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
+            return self.refuse_unless_known(handed, Why::Engine(refusal));
         }
         let charge = match self.charge_caller(&handed) {
             Ok(charge) => charge,
-            Err(refusal) => return handed.refuse(|submission| SubmitError::Caller { refusal, submission }),
+            Err(refusal) => return self.refuse_unless_known(handed, Why::Caller(refusal)),
         };
         let note = key.zip(handed.submission.admission.as_ref()).map(|(key, admission)| {
             let until = self.now.after(admission.cooldown);

@@ -23,7 +23,7 @@ impl CallerBook {
         operation: OperationName,
         recipients: usize,
     ) -> Result<CallerCharge, CallerRefusal> {
-        let Some(caller) = caller else { return Ok(CallerCharge(None)) };
+        let Some(caller) = caller else { return Ok(CallerCharge::none()) };
         let recipients = u32::try_from(recipients).unwrap_or(u32::MAX);
         let charge = self.with(|callers| callers.charge(now, policy, caller, operation, recipients))?;
         Ok(CallerCharge(charge.map(|charge| Open { charge, book: Arc::clone(self), fate: Fate::NotStored })))
@@ -56,6 +56,11 @@ pub(crate) enum Fate {
 }
 
 impl CallerCharge {
+    /// Nothing is charged.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
     /// What is known of the submission from now on.
     pub(crate) fn set(&mut self, fate: Fate) {
         if let Some(open) = &mut self.0 {

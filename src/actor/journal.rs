@@ -28,6 +28,7 @@ use super::lookup::{Lookup, Lookups};
 use super::orders::PersonOrder;
 use super::question::OrderAnswer;
 use super::room::{begins_permit, insert, keep};
+use super::unfit::Unfit;
 use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record, Refusal};
 use crate::engine::{Lane, Operation, OperationKey, OperationState, Timestamp};
@@ -298,6 +299,16 @@ impl Journal {
         self.lookups.entry(id).or_default().doubt = Some(doubted);
     }
 
+    /// The same for a submission that is refused unless its id is known.
+    pub(crate) fn look_up_unfit(&mut self, id: Arc<str>, unfit: Unfit) {
+        self.lookups.entry(id).or_default().unfit.push(unfit);
+    }
+
+    /// Submissions that wait for that.
+    pub(crate) fn unfit_waiting(&self) -> usize {
+        self.lookups.values().map(|lookup| lookup.unfit.len()).sum()
+    }
+
     /// How many wait for the row of an operation.
     pub(crate) fn looking_up(&self, id: &str) -> usize {
         self.lookups.get(id).map_or(0, |lookup| lookup.waiting.len())
@@ -311,11 +322,12 @@ impl Journal {
     /// Has them read again in a while.
     pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
         self.retry_at.get_or_insert(now.after(RECORD_RETRY));
-        for (id, Lookup { waiting, orders, doubt }) in lookups {
+        for (id, Lookup { waiting, orders, doubt, unfit }) in lookups {
             let lookup = self.lookups.entry(id).or_default();
             lookup.waiting.extend(waiting);
             lookup.orders.extend(orders);
             lookup.doubt = lookup.doubt.or(doubt);
+            lookup.unfit.extend(unfit);
         }
     }
 

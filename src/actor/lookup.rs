@@ -15,6 +15,7 @@ use super::mailbox::{MailboxActor, Mode};
 use super::orders::PersonOrder;
 use super::past;
 use super::ticket::Ticket;
+use super::unfit::Unfit;
 use crate::engine::OperationKey;
 use crate::engine::mailbox::{Input, Outcome};
 use crate::store::{OperationRecord, StoreError};
@@ -30,6 +31,8 @@ pub(crate) struct Lookup {
     pub(crate) orders: Vec<PersonOrder>,
     /// An insert under this number that may have been done: its admission key is taken until the row is known.
     pub(crate) doubt: Option<OperationKey>,
+    /// Submissions under this id that are refused unless it is known.
+    pub(crate) unfit: Vec<Unfit>,
 }
 
 /// What became of an insert that was in doubt.
@@ -60,10 +63,15 @@ impl MailboxActor {
         ticket
     }
 
-    pub(super) fn on_found(&mut self, lookups: Lookups, answer: Result<Vec<Option<OperationRecord>>, StoreError>) {
+    pub(super) fn on_found(&mut self, mut lookups: Lookups, answer: Result<Vec<Option<OperationRecord>>, StoreError>) {
         match answer {
             Ok(found) => {
-                for (lookup, record) in lookups.into_values().zip(found) {
+                for (mut lookup, record) in lookups.into_values().zip(found) {
+                    let unfit = std::mem::take(&mut lookup.unfit).into_iter();
+                    match record {
+                        Some(_) => unfit.for_each(|unfit| self.meet(unfit)),
+                        None => unfit.for_each(Unfit::refuse),
+                    }
                     // Without a row there is nothing to tell: dropping the senders says so. A row of another mailbox is
                     // what a submission that failed would have been in conflict with.
                     let record = record.filter(|record| record.mailbox == *self.seat.id());
@@ -75,6 +83,7 @@ impl MailboxActor {
                 }
             }
             Err(error) => {
+                lookups.values_mut().for_each(|lookup| lookup.unfit.drain(..).for_each(Unfit::refuse));
                 let lasting = !error.is_retryable();
                 self.store_degraded();
                 if lasting {

@@ -48,6 +48,7 @@ mod supervisor;
 mod ticket;
 mod tidy;
 mod timer;
+mod unfit;
 mod widen;
 mod world;
 

@@ -3,7 +3,10 @@
 //! Done on the text and not on what was parsed, because the line with the mistake is often the one that did not
 //! parse. Bytes keep their places, so that spans still point at what they pointed at.
 
+use std::borrow::Cow;
+
 use super::suggest::closest;
+use crate::redact::userinfo;
 
 /// Whether a key of this name holds a secret, spelled right or wrong: a key that is taken for one by mistake costs a
 /// word in a message, one that is missed costs the secret.
@@ -28,7 +31,7 @@ pub(crate) fn blanked(text: &str) -> String {
             continue;
         }
         let Some(start) = value_of_secret(line) else {
-            out.push_str(line);
+            out.push_str(&blanked_url(line));
             continue;
         };
         let (kept, hidden) = line.split_at(start);
@@ -53,6 +56,13 @@ fn value_of_secret(line: &str) -> Option<usize> {
     None
 }
 
+/// The line with user and password of its URL replaced.
+fn blanked_url(line: &str) -> Cow<'_, str> {
+    let Some(hidden) = userinfo(line) else { return Cow::Borrowed(line) };
+    let (before, after) = (&line[..hidden.start], &line[hidden.end..]);
+    Cow::Owned(format!("{before}{}{after}", stars(&line[hidden])))
+}
+
 fn stars(text: &str) -> String {
     text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { char::from(byte) } else { '*' }).collect()
 }
@@ -72,6 +82,8 @@ mod tests {
             "transport.graph.client_secrt=\"hunter2\"",
             "transport.graph.client-sicret=\"hunter2\"",
             "pasword = \"hunter2\"",
+            "url = \"redis://user:hunter2@cache/0\"",
+            "url = \"redis://:hunter2@cache/0\nbatch_max = 4",
         ] {
             let blanked = blanked(text);
             assert!(!blanked.contains("hunter2"), "{blanked}");

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::Config;
 use super::keys;
 use super::value::{Value, quoted};
+use crate::redact::{userinfo, without_credentials};
 
 impl Config {
     /// The whole configuration as TOML. Reading it gives an equal configuration, except for secrets, which are left
@@ -37,6 +38,10 @@ impl Config {
 fn put_value(out: &mut String, name: &str, value: &Value) {
     match value {
         Value::Secret(secret) if secret.is_empty() => put(out, format_args!("{name} = \"\"\n")),
+        // A password in a URL is one too.
+        Value::Text(text) if userinfo(text).is_some() => {
+            put(out, format_args!("# {name} is {}, and not printed whole\n", quoted(&without_credentials(text))));
+        }
         Value::Secret(_) => put(out, format_args!("# {name} is set, and not printed\n")),
         other => put(out, format_args!("{name} = {}\n", other.toml())),
     }

@@ -6,14 +6,22 @@ use super::error::ConfigError;
 use super::secret::Secret;
 use crate::engine::Cost;
 use crate::engine::policy::ProviderPolicy;
+use crate::redact::without_credentials;
 
 /// Where operations live, for programs that take their store from the configuration: `store::open` opens it. A scheduler
 /// has the store that its builder was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreConfig {
-    /// `memory:`, or `sqlite:PATH`.
+    /// `memory:`, `sqlite:PATH`, or the URL of a Redis server.
     pub url: String,
+}
+
+/// Without user and password of the URL.
+impl std::fmt::Debug for StoreConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreConfig").field("url", &without_credentials(&self.url)).finish()
+    }
 }
 
 impl Default for StoreConfig {

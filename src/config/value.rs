@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::secret::Secret;
+use crate::redact::without_credentials;
 
 /// What a key was given, or holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Value {
 /// For people and logs: as TOML, cut to a length, without secrets and without what stands before `@` in an address.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = without_credentials(self.toml());
+        let shown = without_credentials(&self.toml());
         let end = shown.char_indices().nth(SHOWN_CHARS_MAX).map_or(shown.len(), |(end, _)| end);
         f.write_str(&shown[..end])?;
         f.write_str(if end < shown.len() { "…" } else { "" })
@@ -61,16 +62,6 @@ impl fmt::Display for Value {
 
 /// Longest value that an error shows, in characters.
 const SHOWN_CHARS_MAX: usize = 120;
-
-/// `redis://user:password@host` as `redis://…@host`.
-fn without_credentials(text: String) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text };
-    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..authority].rfind('@') {
-        Some(at) => format!("{scheme}://…{}", &rest[at..]),
-        None => text,
-    }
-}
 
 /// `text` as a basic TOML string.
 pub(crate) fn quoted(text: &str) -> String {

@@ -3,7 +3,8 @@
 //! Folding, encoded words, transfer encodings and boundaries are lettre's work: writing them anew is how header
 //! injection comes back. Every field is checked here first, so that the caller learns which one is wrong.
 
-use std::time::SystemTime;
+use std::hash::Hasher as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
@@ -139,6 +140,9 @@ impl EmailParts {
 
     /// Checks every part and puts them together.
     ///
+    /// Whoever may submit it again under the same operation id, after a crash say, builds it again from the same parts: an
+    /// email whose `Message-ID` or `Date` was left to us has the [fingerprint](Email::fingerprint) of its parts.
+    ///
     /// # Errors
     /// [`EmailError`] names the part, with its position in a list.
     pub fn build(self) -> Result<Email, EmailError> {
@@ -172,8 +176,37 @@ impl EmailParts {
             builder = builder.raw_header(header);
         }
         let envelope = envelope(&sender, &recipients)?;
+        let of_parts = self.fingerprint();
         let message = self.body(builder.envelope(envelope))?;
-        Email::from_mime(&sender, recipients, message.formatted())
+        Email::checked(&sender, recipients, message.formatted().into(), of_parts)
+    }
+
+    /// Of everything that was given; `None` where that is enough to make the same bytes again.
+    fn fingerprint(&self) -> Option<u64> {
+        if self.message_id.is_some() && self.date.is_some() {
+            return None;
+        }
+        let mut hasher = fnv::FnvHasher::default();
+        let mut field = |part: Option<&str>| {
+            let part = part.map_or(&[][..], str::as_bytes);
+            hasher.write(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.write(part);
+        };
+        let date = self.date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+        let date = date.map(|date| date.as_secs().to_string());
+        [&self.from, &self.reply_to, &self.text, &self.html, &self.message_id, &date]
+            .into_iter()
+            .for_each(|part| field(part.as_deref()));
+        field(Some(&self.subject));
+        for list in [&self.to, &self.cc, &self.bcc] {
+            list.iter().for_each(|address| field(Some(address)));
+            field(None);
+        }
+        self.headers.iter().for_each(|(name, value)| {
+            field(Some(name));
+            field(Some(value));
+        });
+        Some(hasher.finish())
     }
 
     fn id(&self, sender: &str) -> Result<String, EmailError> {
@@ -212,7 +245,12 @@ impl EmailParts {
 
     fn body(self, builder: lettre::message::MessageBuilder) -> Result<Message, EmailError> {
         let built = match (self.text, self.html) {
-            (Some(text), Some(html)) => builder.multipart(MultiPart::alternative_plain_html(text, html)),
+            (Some(text), Some(html)) => builder.multipart(
+                MultiPart::alternative()
+                    .boundary(boundary(&text, &html))
+                    .singlepart(SinglePart::plain(text))
+                    .singlepart(SinglePart::html(html)),
+            ),
             (Some(text), None) => builder.singlepart(SinglePart::plain(text)),
             (None, Some(html)) => builder.singlepart(SinglePart::html(html)),
             (None, None) => return Err(EmailError::Missing { field: Field::one("text") }),
@@ -236,6 +274,19 @@ impl TryFrom<Message> for Email {
         let envelope = message.envelope();
         let sender = envelope.from().ok_or(EmailError::Missing { field: Field::one("sender") })?;
         Self::from_mime(sender.as_ref(), envelope.to(), message.formatted())
+    }
+}
+
+/// A boundary that stands in neither, and is the same for the same two: the library's own is random.
+fn boundary(text: &str, html: &str) -> String {
+    let mut hasher = fnv::FnvHasher::default();
+    [text, html].into_iter().for_each(|part| hasher.write(part.as_bytes()));
+    loop {
+        let boundary = format!("mailweir-{:016x}", hasher.finish());
+        if !text.contains(&boundary) && !html.contains(&boundary) {
+            return boundary;
+        }
+        hasher.write(b"again");
     }
 }
 

@@ -134,12 +134,13 @@ impl SchedulerHandle {
         if let Err(problem) = submission.validate(now, &settings.config.submit) {
             return Err(SubmitError::Invalid { problem, submission: Box::new(submission) });
         }
+        // Of what the caller asked for: a tenant that the configuration gives may be another one at the next try.
+        let fingerprint = submission.fingerprint();
         if submission.tenant.is_none() {
             submission.tenant = settings.config.tenant_of(&submission.mailbox).map(Arc::clone);
         }
         let id = self.id_of(&submission, now);
         let cost = self.cost_of(&settings.config, &submission);
-        let fingerprint = submission.fingerprint();
         Ok(Box::new(Handed { submission, id, cost, fingerprint, reply }))
     }
 

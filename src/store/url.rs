@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::{MemoryStore, Store, StoreError};
+use crate::redact::without_credentials;
 
 /// What this build opens, in words.
 const ALLOWED: &str = match (cfg!(feature = "sqlite"), cfg!(feature = "redis")) {
@@ -68,7 +69,7 @@ impl OpenError {
 /// # Errors
 /// [`OpenError`] names the key, the value and the way out.
 pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    let refused = |reason| OpenError::Url { url: shown(url), reason };
+    let refused = |reason| OpenError::Url { url: without_credentials(url), reason };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("it has no scheme"))?;
     match scheme {
         "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new())),
@@ -101,28 +102,18 @@ fn sqlite(url: &str, _: &str) -> Result<Arc<dyn Store>, OpenError> {
 #[cfg(feature = "redis")]
 fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     if let Err(reason) = super::redis::check_url(url) {
-        return Err(OpenError::Url { url: shown(url), reason });
+        return Err(OpenError::Url { url: without_credentials(url), reason });
     }
     match super::RedisStore::open(url) {
         Ok(store) => Ok(Arc::new(store)),
-        Err(source) => Err(OpenError::Store { url: shown(url), source }),
+        Err(source) => Err(OpenError::Store { url: without_credentials(url), source }),
     }
 }
 
 #[cfg(not(feature = "redis"))]
 fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     let reason = "this build has no Redis; build it with the feature redis";
-    Err(OpenError::Url { url: shown(url), reason })
-}
-
-/// The value as far as it may be shown: URLs of servers carry passwords before their host and behind a question mark.
-fn shown(url: &str) -> String {
-    let (bare, query) = url.split_once('?').map_or((url, ""), |(bare, _)| (bare, "?…"));
-    let hidden = bare.split_once("://").and_then(|(scheme, rest)| {
-        let (_, host) = rest.rsplit_once('@')?;
-        Some(format!("{scheme}://…@{host}"))
-    });
-    format!("{}{query}", hidden.unwrap_or_else(|| bare.to_owned()))
+    Err(OpenError::Url { url: without_credentials(url), reason })
 }
 
 #[cfg(test)]

@@ -42,10 +42,17 @@ pub struct Submission {
 }
 
 /// A key that admits one operation per cooldown: further submissions with it get the first one's ticket.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct AdmissionKey {
     pub(crate) key: Arc<str>,
     pub(crate) cooldown: Duration,
+}
+
+/// Never the key: it names a person as often as not.
+impl std::fmt::Debug for AdmissionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdmissionKey").field("cooldown", &self.cooldown).finish_non_exhaustive()
+    }
 }
 
 /// When a submission is given up.
@@ -59,6 +66,10 @@ pub(crate) enum Deadline {
 
 impl Submission {
     /// A background submission of `email` from `mailbox`, without a deadline of its own.
+    ///
+    /// Ids of mailboxes are compared byte for byte: `Alerts@x.example` and `alerts@x.example` are two mailboxes with a
+    /// budget each. Where the provider takes them for one, write them in one way, in lower case for instance, here and
+    /// in `[mailboxes]`.
     #[must_use]
     pub fn new(mailbox: impl Into<Arc<str>>, email: Email) -> Self {
         Self {

@@ -152,11 +152,42 @@ async fn reconciliation_looks_for_the_message_id_in_sent_items() {
     assert_eq!(seen.len(), 3, "{:?}", server.seen(""));
     assert!(seen[0].line.starts_with("GET "));
 
-    let nameless =
-        Email::from_mime("n@contoso.example", ["ann@fabrikam.example"], &b"To: ann@fabrikam.example\r\n\r\n"[..]);
-    let attempt = Attempt { email: nameless.expect("a valid email"), ..attempt() };
-    assert_eq!(transport.reconcile(attempt).await, None);
+    let odd = of(b"To: ann@fabrikam.example\r\nMessage-ID: not one\r\n\r\n");
+    assert_eq!(transport.reconcile(odd).await, None);
     assert_eq!(server.count(""), 3, "nothing to look for, nothing asked");
+}
+
+fn of(mime: &[u8]) -> Attempt {
+    let email = Email::from_mime("n@contoso.example", ["ann@fabrikam.example"], mime);
+    Attempt { email: email.expect("a valid email"), ..attempt() }
+}
+
+/// Without one the answer to a lost send could never be looked up.
+#[tokio::test]
+async fn an_email_without_a_message_id_gets_one_that_every_attempt_and_look_up_shares() {
+    let server = Server::start(|request, _| match request.line.starts_with("GET ") {
+        true => server::Step::Write(answer("200 OK", &[], r#"{"value":[]}"#)),
+        false => accepted(),
+    });
+    let server = server.await;
+    let transport = fixed(&server.url());
+    let nameless = || of(b"To: ann@fabrikam.example\r\n\r\nHello\r\n");
+    for _ in 0..2 {
+        assert_eq!(transport.send(nameless()).await.verdict, Verdict::Accepted);
+    }
+    let sent: Vec<String> = server.seen("sendMail").iter().map(|request| decoded(&request.body)).collect();
+    assert_eq!(sent[0], sent[1]);
+    let id = sent[0].strip_prefix("Message-ID: <").and_then(|rest| rest.split_once(">\r\n")).expect("an id").0;
+    assert!(sent[0].ends_with(">\r\nTo: ann@fabrikam.example\r\n\r\nHello\r\n"), "{}", sent[0]);
+    assert_eq!(transport.reconcile(nameless()).await, Some(false));
+    let looked = server.seen("/mailFolders/sentitems/");
+    assert!(looked[0].line.contains(id), "{id} in {}", looked[0].line);
+}
+
+fn decoded(body: &[u8]) -> String {
+    use base64::Engine as _;
+    let mime = base64::engine::general_purpose::STANDARD.decode(body).expect("base64");
+    String::from_utf8(mime).expect("text")
 }
 
 #[test]

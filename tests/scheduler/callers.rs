@@ -82,6 +82,9 @@ fn an_operation_of_an_earlier_period_is_not_charged_again() {
         let _first = handle.submit(of("billing", "one")).await.expect("room");
         tokio::time::sleep(Duration::from_secs(61)).await;
         let _again = handle.submit(of("billing", "one")).await.expect("the store has it already");
+        let _other = handle.submit(of("billing", "next")).await.expect("the charge of the repeat came back");
+        let _again = handle.submit(of("billing", "one")).await.expect("a repeat, at the ceiling of a later period");
+        tokio::time::sleep(Duration::from_secs(61)).await;
         let _other = handle.submit(of("billing", "two")).await.expect("the charge of the repeat came back");
         let conflict = handle.submit(of("reports", "two").campaign("other")).await.expect_err("other content");
         assert!(matches!(conflict, SubmitError::Conflict { .. }), "{conflict}");

@@ -173,6 +173,49 @@ fn a_wait_longer_than_allowed_is_refused_with_when_to_come_back() {
     });
 }
 
+/// The answer to the first submission may have been lost: its own repeat must not be told that nothing was stored.
+#[test]
+fn a_repeat_is_the_same_operation_even_where_a_new_one_would_be_refused() {
+    paused(|| async {
+        let mut config = limited("1 requests / 1m");
+        config.queue.background_max = 2;
+        let scheduler = start(config, Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let impatient = || foreground("now").max_wait(Duration::from_secs(5));
+        let _sent = handle.submit(impatient()).await.expect("room");
+        let _same = handle.submit(impatient()).await.expect("its predecessor is what fills the window");
+        let _waits = handle.submit(submission("one")).await.expect("room");
+        let _waits = handle.submit(submission("two")).await.expect("room");
+        for id in ["one", "two"] {
+            let _same = handle.submit(submission(id)).await.expect("its predecessor is in the queue");
+        }
+        let error = handle.submit(submission("two").campaign("other")).await.expect_err("other content");
+        assert!(matches!(error, SubmitError::Conflict { .. }), "{error}");
+        for new in [submission("three"), foreground("four").max_wait(Duration::from_secs(5))] {
+            let error = handle.submit(new.clone()).await.expect_err("it is new");
+            assert!(matches!(error, SubmitError::Refused { .. }), "{error}");
+            assert_eq!(error.into_submission(), Some(new));
+        }
+        assert_eq!(handle.counts().await.expect("a store").iter().sum::<u64>(), 3);
+    });
+}
+
+/// A tenant that the configuration gives is no part of what the caller asked for.
+#[test]
+fn a_repeat_after_the_mailbox_has_got_a_tenant_is_the_same_operation() {
+    paused(|| async {
+        let scheduler = start(unlimited(), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let _first = handle.submit(submission("once")).await.expect("taken in");
+        let mut own = MailboxOverride::default();
+        own.tenant = Some("contoso".into());
+        handle.reconfigure(unlimited().mailbox_override(MAILBOX, own)).await.expect("live");
+        let _same = handle.submit(submission("once")).await.expect("the same operation");
+        let error = handle.submit(submission("once").tenant("fabrikam")).await.expect_err("another");
+        assert!(matches!(error, SubmitError::Conflict { .. }), "{error}");
+    });
+}
+
 #[test]
 fn what_no_window_can_ever_hold_is_refused_for_good() {
     paused(|| async {

@@ -4,7 +4,7 @@ use crate::source::{Source, is_word, line_of};
 
 /// Modules by layer, lowest first. A module may name itself and what lies strictly below it.
 pub(crate) const LAYERS: &[&[&str]] = &[
-    &["engine"],
+    &["engine", "redact"],
     &["clock", "config", "email", "signals", "telemetry", "upstream"],
     &["store", "transport"],
     &["simulation", "submission"],

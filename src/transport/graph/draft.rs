@@ -74,7 +74,7 @@ impl GraphTransport {
 
     /// The draft to send: one that an earlier attempt left, or a new one. An answer instead: nothing is to be sent.
     async fn draft_of(&self, attempt: &Attempt, mut deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
-        let message_id = encode::message_id(attempt);
+        let message_id = encode::message_id(attempt).ok_or_else(|| refused(Subject::Message))?;
         let look = reconcile::drafts(&self.base, &attempt.mailbox, &message_id);
         match self.look(look, deadline.as_mut()).await?.draft(&message_id) {
             Some(Look::Found(draft)) => return Ok(draft),
@@ -113,7 +113,7 @@ impl GraphTransport {
     /// The id of a new draft, or what the provider says instead.
     async fn try_create(&self, attempt: &Attempt, deadline: Pin<&mut Sleep>) -> Result<Arc<str>, Answer> {
         let path = user_path(&attempt.mailbox, "messages").ok_or_else(|| refused(Subject::Mailbox))?;
-        let message_id = encode::message_id(attempt);
+        let message_id = encode::message_id(attempt).ok_or_else(|| refused(Subject::Message))?;
         let body = encode::body(&attempt.email, Some(&message_id)).ok_or_else(|| refused(Subject::Message))?;
         let call = self.post(attempt, &path, body, CREATED_BYTES_MAX);
         let reply = self.wire.call(&call, deadline).await?;
@@ -171,7 +171,7 @@ impl GraphTransport {
                 _ => return None,
             }
         }
-        let message_id = encode::message_id(&attempt);
+        let message_id = encode::message_id(&attempt)?;
         let call = reconcile::drafts(&self.base, &attempt.mailbox, &message_id)?;
         let reply = self.wire.call(&call, deadline.as_mut()).await.ok()?;
         if let Look::Found(draft) = reply.draft(&message_id)? {

@@ -50,15 +50,19 @@ pub(super) fn correlation_id(operation_id: &str) -> String {
     uuid::Builder::from_custom_bytes(bytes).into_uuid().hyphenated().to_string()
 }
 
-/// The email's `Message-ID`, or one that is the same in every attempt of its operation.
-pub(super) fn message_id(attempt: &Attempt) -> Cow<'_, str> {
+/// The email's `Message-ID`, or one that is the same in every attempt of its operation. `None` where it has one that no
+/// look-up can name.
+pub(super) fn message_id(attempt: &Attempt) -> Option<Cow<'_, str>> {
     if let Some(id) = attempt.email.internet_message_id() {
-        return Cow::Borrowed(id);
+        return Some(Cow::Borrowed(id));
+    }
+    if attempt.email.header_fields().any(|(name, _)| name.eq_ignore_ascii_case(b"message-id")) {
+        return None;
     }
     let domain = attempt.mailbox.rsplit_once('@').map_or("", |(_, domain)| domain);
     let spelled = domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     let domain = if spelled && !domain.is_empty() { domain } else { "mailweir.invalid" };
-    Cow::Owned(format!("<{}@{domain}>", correlation_id(&attempt.operation_id)))
+    Some(Cow::Owned(format!("<{}@{domain}>", correlation_id(&attempt.operation_id))))
 }
 
 /// The MIME in base64; `None` if its headers name somebody who is not in the envelope.

@@ -183,7 +183,8 @@ fn sent_before(mut answer: Answer) -> Answer {
 /// What to send for an attempt, or why nothing is sent.
 fn item(attempt: &Attempt, index: usize) -> Result<Item, Answer> {
     let path = encode::user_path(&attempt.mailbox, "sendMail").ok_or_else(|| refused(Subject::Mailbox))?;
-    let body = encode::body(&attempt.email, None).ok_or_else(|| refused(Subject::Message))?;
+    let message_id = encode::message_id(attempt);
+    let body = encode::body(&attempt.email, message_id.as_deref()).ok_or_else(|| refused(Subject::Message))?;
     Ok(Item { index, path, headers: headers(attempt), body })
 }
 
@@ -223,7 +224,8 @@ impl Transport for GraphTransport {
         Box::pin(self.send_all(attempts))
     }
 
-    /// Looks for the email's `Message-ID` in the mailbox's Sent Items. `None` without one, or without an answer. Where a
+    /// Looks in the mailbox's Sent Items for the email's `Message-ID`, or for the one that it was sent with because it had
+    /// none (made of the operation's id, so every attempt has the same). `None` where its own has no form that can be asked for, or without an answer. Where a
     /// draft came first, that is looked at first: still there, not sent; gone, Drafts and then Sent Items tell.
     ///
     /// `Some(false)` right after the send proves nothing: Sent Items is filled later. Ask again after the visibility
@@ -233,10 +235,10 @@ impl Transport for GraphTransport {
             if self.options.mode == GraphMode::DraftThenSend {
                 return self.reconcile_draft(attempt).await;
             }
-            let id = attempt.email.internet_message_id()?;
-            let call = reconcile::call(&self.base, &attempt.mailbox, id)?;
+            let id = encode::message_id(&attempt)?;
+            let call = reconcile::call(&self.base, &attempt.mailbox, &id)?;
             let reply = self.wire.call(&call, pin!(tokio::time::sleep(attempt.timeout))).await.ok()?;
-            reconcile::found(&reply, id)
+            reconcile::found(&reply, &id)
         })
     }
 }

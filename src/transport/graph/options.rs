@@ -8,6 +8,7 @@ use reqwest::Url;
 use secrecy::SecretString;
 
 use crate::config::GraphMode;
+use crate::redact::without_credentials;
 use crate::signals::Unavailable;
 
 /// Most requests that one `$batch` takes (Microsoft Graph JSON batching, 2025).
@@ -219,7 +220,7 @@ pub enum GraphError {
 
 /// A base URL that paths can be added to, without its last slash.
 pub(super) fn base(field: &'static str, value: &str, plain_http: PlainHttp) -> Result<String, GraphError> {
-    let refuse = || GraphError::Url { field, value: value.to_owned() };
+    let refuse = || GraphError::Url { field, value: without_credentials(value) };
     let url: Url = value.parse().map_err(|_| refuse())?;
     let bare =
         url.query().is_none() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();

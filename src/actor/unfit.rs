@@ -1,0 +1,56 @@
+//! Submissions that would be refused now and may have been taken in before.
+//!
+//! Whoever lost the answer to a submission hands it over again, under the same id. Its predecessor may be what fills the
+//! queue, the window or the caller's ceiling, and "nothing was stored" would be untrue of it. So its id is looked up
+//! before it is refused.
+
+use super::admissions::REPEATS_MAX;
+use super::callers::CallerCharge;
+use super::entrance::Handed;
+use super::journal::Newcomer;
+use super::mailbox::MailboxActor;
+use crate::engine::callers::CallerRefusal;
+use crate::engine::mailbox::Refusal;
+use crate::submission::SubmitError;
+
+/// A submission, and why it would not be taken in.
+#[derive(Debug)]
+pub(crate) struct Unfit {
+    handed: Box<Handed>,
+    why: Why,
+}
+
+#[derive(Debug)]
+pub(super) enum Why {
+    Engine(Refusal),
+    Caller(CallerRefusal),
+}
+
+impl Unfit {
+    pub(super) fn refuse(self) {
+        match self.why {
+            Why::Engine(refusal) => self.handed.refuse(|submission| SubmitError::Refused { refusal, submission }),
+            Why::Caller(refusal) => self.handed.refuse(|submission| SubmitError::Caller { refusal, submission }),
+        }
+    }
+}
+
+impl MailboxActor {
+    /// Refuses it, unless its id turns out to be known. An id of ours is new, and too many questions are not asked.
+    pub(super) fn refuse_unless_known(&mut self, handed: Box<Handed>, why: Why) {
+        let is_named = handed.submission.operation_id.is_some();
+        let unfit = Unfit { handed, why };
+        if is_named && self.journal.unfit_waiting() < REPEATS_MAX {
+            self.journal.look_up_unfit(unfit.handed.id.clone(), unfit);
+        } else {
+            unfit.refuse();
+        }
+    }
+
+    /// Its id is known: the store tells the same content from another.
+    pub(super) fn meet(&mut self, Unfit { handed, .. }: Unfit) {
+        let operation = self.operation_of(&handed);
+        let new = self.new_operation(&handed, &operation, None);
+        self.journal.insert(Newcomer { handed, operation, charge: CallerCharge::none() }, new);
+    }
+}
