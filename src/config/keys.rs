@@ -161,6 +161,10 @@ fn fleet() -> Vec<Key<FleetPolicy>> {
         background: cut_off(),
         trickle: ANY_SHARE,
         rebuilt_above: Span(Duration::ZERO, DAY),
+        retry_after: Span(100 * MS, MINUTE),
+        calm_renewals: Count(0, 1_000),
+        batch_max: at_least_one(100_000),
+        order_max: Span(SECOND, HOUR),
     ]
 }
 

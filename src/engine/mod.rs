@@ -6,6 +6,7 @@ pub mod callers;
 pub mod constraint;
 pub mod cost;
 pub mod event;
+pub mod failover;
 pub mod invariants;
 pub mod lane;
 pub mod lanes;

@@ -41,8 +41,8 @@ pub struct MemberId(pub u64);
 #[serde(transparent)]
 pub struct Token(pub u64);
 
-/// The place of something in a mailbox's inbox: rising from 1; 0 is before the first. Places are given out anew by no
-/// failover that members are not told of (`failover_ago`).
+/// The place of something in a mailbox's inbox: rising from 1; 0 is before the first. After a failover places may be given
+/// out anew, so nothing is forgotten by its place ([`LetterName`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Place(pub u64);
@@ -168,6 +168,26 @@ pub enum Posted {
     Order(Order),
 }
 
+/// Names a letter in its mailbox: one that comes again has the same name, wherever its place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LetterName {
+    /// That this operation was submitted.
+    Arrived(OperationKey),
+    /// This order.
+    Order(OrderId),
+}
+
+impl Posted {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> LetterName {
+        match self {
+            Self::Arrived(record) => LetterName::Arrived(record.key),
+            Self::Order(order) => LetterName::Order(order.id),
+        }
+    }
+}
+
 /// One thing in a mailbox's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
@@ -266,17 +286,18 @@ pub trait Fleet: Debug + Send + Sync + 'static {
     fn claim(&self, batch: Vec<FencedClaim>) -> BoxFuture<'_, Result<Vec<Claimed>, StoreError>>;
 
     /// As [`Store::insert`](super::Store::insert), for members that do not own the mailbox: what is new is posted to the
-    /// mailbox in the same step, and [`News::Posted`] told. While a mailbox has no owner such posts need not be kept: its
-    /// next owner reads every live row.
+    /// mailbox in the same step, and [`News::Posted`] told. Posts need not be kept while no lease is remembered that was not
+    /// released: the next owner reads every live row. One that has run out may still be renewed, and its owner has read.
     fn submit(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>>;
 
     /// Posts orders to their mailboxes, and tells [`News::Posted`]. Kept until [`Order::until`], whether or not somebody
     /// owns the mailbox. An order whose id is there already is not posted twice.
     fn post(&self, orders: Vec<Order>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// What was posted to each mailbox after a place, in order, and forgets what was posted up to it. The caller must own
-    /// them; for a lease that is not the latest the answer is empty. Repeated with the same place, the same again.
-    fn inbox(&self, after: Vec<(Lease, Place)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>>;
+    /// What is posted to each mailbox, in order, once the letters named are forgotten: those the caller has read. The caller
+    /// must own them; for a lease that is not the latest the answer is empty, and nothing is forgotten. Repeated, the same
+    /// again.
+    fn inbox(&self, read: Vec<(Lease, Vec<LetterName>)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>>;
 
     /// Mailboxes with operations that are not final, or with orders posted, that nobody owns: never acquired, released, or
     /// lapsed. At most `limit`, any of them.

@@ -3,6 +3,7 @@
 //! The upstream's log is the judge: it sees what arrived, whichever process sent it.
 
 mod deaths;
+mod letters;
 mod outages;
 mod rates;
 mod remote;

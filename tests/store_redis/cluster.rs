@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mailweir::engine::operation::Transition as T;
 use mailweir::engine::{OperationKey, OperationState as S, Timestamp};
-use mailweir::store::fleet::{Acquired, Claimed, FencedClaim, Lapsed, Lease, Place, Renewed, Terms};
+use mailweir::store::fleet::{Acquired, Claimed, FencedClaim, Lapsed, Lease, Renewed, Terms};
 use mailweir::store::{Inserted, NewOperation, RedisStore, Store};
 
 use crate::redis_server::{RedisServer, free_port};
@@ -121,7 +121,7 @@ fn members_own_mailboxes_on_every_node() {
             )
             .await
             .unwrap();
-        let letters = first.inbox(leases.iter().map(|lease| (lease.clone(), Place(0))).collect()).await.unwrap();
+        let letters = first.inbox(leases.iter().map(|lease| (lease.clone(), Vec::new())).collect()).await.unwrap();
         assert!(letters.iter().all(|letters| letters.len() == 1), "{letters:?}");
         let claims = leases.iter().map(|lease| {
             let key = lease.mailbox.split('@').next().unwrap().parse().unwrap();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::operation::Transition as T;
-use mailweir::engine::{OperationState as S, Scope, Timestamp};
+use mailweir::engine::{OperationKey, OperationState as S, Scope, Timestamp};
 use mailweir::store::fleet::{
-    Acquired, Claimed, FencedClaim, Lapsed, Lease, MemberId, News, Order, OrderBody, OrderId, Place, Posted, Probe,
-    Renewed, Terms, Token,
+    Acquired, Claimed, FencedClaim, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, OrderBody, OrderId,
+    Posted, Probe, Renewed, Terms, Token,
 };
 use mailweir::store::{Fleet, Inserted, RedisStore, Store, StoreError};
 
@@ -53,9 +53,8 @@ impl Member {
         self.fleet.claim(vec![claim]).await.unwrap().remove(0)
     }
 
-    async fn letters(&self, lease: &Lease, after: Place) -> Vec<(Place, Posted)> {
-        let letters = self.fleet.inbox(vec![(lease.clone(), after)]).await.unwrap().remove(0);
-        letters.into_iter().map(|letter| (letter.place, letter.posted)).collect()
+    async fn letters(&self, lease: &Lease, read: &[LetterName]) -> Vec<Letter> {
+        self.fleet.inbox(vec![(lease.clone(), read.to_vec())]).await.unwrap().remove(0)
     }
 
     async fn orphans(&self) -> Vec<String> {
@@ -209,31 +208,49 @@ fn what_is_submitted_elsewhere_reaches_the_owner_soon() {
         let (owner, other) = (Member::of(&server).await, Member::of(&server).await);
         assert_eq!(other.fleet.submit(vec![new(1)]).await, Ok(vec![Inserted::New]), "nobody owns it yet");
         let lease = owner.own(LONG).await;
-        assert_eq!(owner.letters(&lease, Place(0)).await, [], "its owner reads every live row");
+        assert_eq!(owner.letters(&lease, &[]).await, [], "its owner reads every live row");
         let clock = SystemClock::new();
         let start = clock.now();
         assert_eq!(other.fleet.submit(vec![new(2), new(3)]).await, Ok(vec![Inserted::New, Inserted::New]));
         owner.hear(|news| *news == News::Posted { mailbox: MAILBOX.into() }).await;
-        let letters = owner.letters(&lease, Place(0)).await;
+        let letters = owner.letters(&lease, &[]).await;
         let took = clock.now().since(start);
         assert!(took < Duration::from_secs(2), "{took:?}");
         let keys: Vec<u64> = letters
             .iter()
-            .map(|(_, posted)| match posted {
-                Posted::Arrived(record) => record.key.0,
-                Posted::Order(order) => panic!("{order:?}"),
+            .map(|letter| match letter.posted.name() {
+                LetterName::Arrived(key) => key.0,
+                LetterName::Order(order) => panic!("{order:?}"),
             })
             .collect();
         assert_eq!(keys, [2, 3]);
-        assert!(letters[0].0 < letters[1].0);
-        assert_eq!(owner.letters(&lease, Place(0)).await.len(), 2, "the same place, the same again");
-        assert_eq!(owner.letters(&lease, letters[0].0).await.len(), 1);
-        assert_eq!(owner.letters(&lease, Place(0)).await.len(), 1, "what was read is forgotten");
+        assert!(letters[0].place < letters[1].place);
+        assert_eq!(owner.letters(&lease, &[]).await.len(), 2, "nothing was read, the same again");
+        assert_eq!(owner.letters(&lease, &[letters[0].posted.name()]).await.len(), 1);
+        assert_eq!(owner.letters(&lease, &[]).await.len(), 1, "what was read is forgotten");
         let Renewed::Kept { inbox } = owner.renew(LONG, &lease).await else { panic!("lost") };
-        assert_eq!(inbox, letters[1].0);
+        assert_eq!(inbox, letters[1].place);
         // The same submission again is no news.
         other.fleet.submit(vec![new(3)]).await.unwrap();
-        assert_eq!(owner.letters(&lease, letters[0].0).await.len(), 1);
+        assert_eq!(owner.letters(&lease, &[letters[0].posted.name()]).await.len(), 1);
+    });
+}
+
+#[test]
+fn what_is_submitted_when_the_owners_lease_has_run_out_reaches_it_when_it_renews() {
+    let server = RedisServer::start();
+    block_on(async {
+        let (owner, other) = (Member::of(&server).await, Member::of(&server).await);
+        let lease = owner.own(SHORT).await;
+        while other.orphans().await.is_empty() {
+            other.fleet.submit(vec![new(1)]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(other.fleet.submit(vec![new(2)]).await, Ok(vec![Inserted::New]));
+        assert!(matches!(owner.renew(LONG, &lease).await, Renewed::Kept { .. }), "nobody has taken over");
+        let names: Vec<LetterName> =
+            owner.letters(&lease, &[]).await.iter().map(|letter| letter.posted.name()).collect();
+        assert_eq!(names, [1, 2].map(|key| LetterName::Arrived(OperationKey(key))));
     });
 }
 
@@ -250,12 +267,13 @@ fn an_order_is_posted_once_and_kept_until_its_time() {
         }
         assert_eq!(owner.orphans().await, [MAILBOX], "an order waits for somebody");
         let lease = owner.own(LONG).await;
-        let letters = owner.letters(&lease, Place(0)).await;
-        assert_eq!(letters.iter().map(|(_, posted)| posted.clone()).collect::<Vec<_>>(), [Posted::Order(lasting)]);
+        let letters = owner.letters(&lease, &[]).await;
+        assert_eq!(letters.iter().map(|letter| letter.posted.clone()).collect::<Vec<_>>(), [Posted::Order(lasting)]);
         let stale = Lease { token: Token(lease.token.0 - 1), ..lease.clone() };
-        assert_eq!(owner.letters(&stale, Place(0)).await, [], "only for its owner");
-        assert_eq!(owner.letters(&lease, letters[0].0).await, []);
-        assert_eq!(owner.letters(&lease, Place(0)).await, []);
+        assert_eq!(owner.letters(&stale, &[letters[0].posted.name()]).await, [], "only for its owner");
+        assert_eq!(owner.letters(&lease, &[]).await, letters, "and only its owner forgets");
+        assert_eq!(owner.letters(&lease, &[letters[0].posted.name()]).await, []);
+        assert_eq!(owner.letters(&lease, &[]).await, []);
     });
 }
 

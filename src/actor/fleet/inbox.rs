@@ -16,11 +16,13 @@ use crate::actor::reply::Reply;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Record, Refusal};
 use crate::engine::operation::{Resolution, Transition};
 use crate::engine::{OperationKey, OperationState, Timestamp};
-use crate::store::fleet::{Landing, Letter, News, Obeyed, Order, OrderBody, OrderId, PersonWord, Posted};
+use crate::store::fleet::{Landing, Letter, LetterName, News, Obeyed, Order, OrderBody, OrderId, PersonWord, Posted};
 use crate::store::{OperationRecord, StoreError};
 
 /// Orders that are remembered, so that one that comes again is answered and not done again.
 const OBEYED_MAX: usize = 256;
+/// Arrivals that are remembered.
+const ARRIVED_MAX: usize = 1_024;
 
 /// Orders that were obeyed, and what was answered; `None`: not yet.
 #[derive(Debug, Default)]
@@ -45,6 +47,29 @@ impl ObeyedOrders {
     }
 }
 
+/// Letters that were read.
+#[derive(Debug, Default)]
+pub(in crate::actor) struct ReadLetters {
+    /// Those that are forgotten with the next reading.
+    read: Vec<LetterName>,
+    /// Operations that arrived, the last of them. One that comes again may have ended long ago, and after a failover its
+    /// row may not say so.
+    arrived: VecDeque<OperationKey>,
+}
+
+impl ReadLetters {
+    fn is_new(&mut self, key: OperationKey) -> bool {
+        if self.arrived.contains(&key) {
+            return false;
+        }
+        if self.arrived.len() >= ARRIVED_MAX {
+            self.arrived.pop_front();
+        }
+        self.arrived.push_back(key);
+        true
+    }
+}
+
 impl MailboxActor {
     /// Reads what was posted, if there is something and nobody reads already.
     pub(super) fn read_inbox(&mut self) {
@@ -52,11 +77,14 @@ impl MailboxActor {
         if self.own.reading {
             return;
         }
-        let Some(after) = fleet.ask_letters(self.seat.id()) else { return };
+        if !fleet.ask_letters(self.seat.id()) {
+            return;
+        }
         self.own.reading = true;
+        let read = self.own.letters.read.clone();
         let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
         self.world.host.spawn(async move {
-            let letters = guard(|| fleet.api.inbox(vec![(lease, after)])).await;
+            let letters = guard(|| fleet.api.inbox(vec![(lease, read)])).await;
             let letters = letters.map(|mut letters| letters.pop().unwrap_or_default());
             world.reply(&seat, Reply::Letters(letters));
         });
@@ -64,15 +92,19 @@ impl MailboxActor {
 
     pub(in crate::actor) fn on_letters(&mut self, letters: Result<Vec<Letter>, StoreError>) {
         self.own.reading = false;
-        // What failed is read with the next renewal.
-        let (Ok(letters), Some(fleet)) = (letters, self.world.fleet.clone()) else { return };
+        let Some(fleet) = self.world.fleet.clone() else { return };
+        let Ok(letters) = letters else { return fleet.has_not_read(self.seat.id()) };
+        // What had been read before is forgotten there.
+        self.own.letters.read.clear();
         if self.mode != Mode::Live || self.own.lease.is_none() {
             return;
         }
         fleet.has_read(self.seat.id(), letters.last().map(|letter| letter.place));
         for letter in letters {
+            self.own.letters.read.push(letter.posted.name());
             match letter.posted {
-                Posted::Arrived(record) => self.on_arrived(&record),
+                Posted::Arrived(record) if self.own.letters.is_new(record.key) => self.on_arrived(&record),
+                Posted::Arrived(_) => {}
                 Posted::Order(order) => self.obey(&fleet, order),
             }
         }

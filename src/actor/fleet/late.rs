@@ -2,7 +2,6 @@
 //! that speaks of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::actor::journal::guard;
 use crate::actor::mailbox::MailboxActor;
@@ -10,9 +9,6 @@ use crate::actor::reply::Reply;
 use crate::engine::mailbox::Input;
 use crate::engine::{OperationKey, Timestamp};
 use crate::store::{Claim, StoreError};
-
-/// Before a store that did not take them is asked again.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Claims that are not written.
 #[derive(Debug, Default)]
@@ -75,7 +71,7 @@ impl MailboxActor {
         late.busy = false;
         match written {
             Ok(count) => drop(late.claims.drain(..count)),
-            Err(_) => late.retry_at = Some(self.now.after(RETRY)),
+            Err(_) => late.retry_at = Some(self.now.after(self.policy.fleet.retry_after)),
         }
     }
 }

@@ -13,13 +13,6 @@ use crate::engine::spread::fnv1a;
 use crate::store::StoreError;
 use crate::store::fleet::News;
 
-/// Leases in one call.
-const LEASES_MAX: usize = 1_024;
-/// Mailboxes taken up in one look.
-const ORPHANS_MAX: usize = 1_024;
-/// Before a store that did not answer is asked again.
-const RETRY: Duration = Duration::from_secs(1);
-
 /// Runs all of it until the scheduler stops.
 pub(crate) fn run(world: &Arc<World>, fleet: &Arc<Membership>) {
     let host = &world.host;
@@ -45,7 +38,7 @@ async fn renew(world: Arc<World>, fleet: Arc<Membership>) {
     loop {
         let mut next = fleet.policy.renew_every;
         if renew_all(&world, &fleet).await.is_err() {
-            next = RETRY;
+            next = fleet.policy.retry_after;
             fleet.on_unreachable().iter().for_each(|mailbox| has_mailbox_look(&world, mailbox, Reply::Look));
         }
         // Sooner, where a lease is in doubt.
@@ -60,7 +53,7 @@ async fn renew_all(world: &World, fleet: &Membership) -> Result<(), StoreError> 
     let leases = fleet.leases();
     let mut rest = leases.as_slice();
     loop {
-        let (batch, later) = rest.split_at(rest.len().min(LEASES_MAX));
+        let (batch, later) = rest.split_at(rest.len().min(fleet.batch_max()));
         let asked_at = world.clock.now();
         let call = guard(|| fleet.api.renew(fleet.member, fleet.terms, batch.into()));
         let renewals = tokio::time::timeout(fleet.policy.renew_every, call)
@@ -87,7 +80,7 @@ async fn listen(world: Arc<World>, fleet: Arc<Membership>) {
                 }
             }
             Some(Err(_)) => {
-                if pause(&world, RETRY).await.is_none() {
+                if pause(&world, fleet.policy.retry_after).await.is_none() {
                     return;
                 }
             }
@@ -136,7 +129,7 @@ async fn adopt(world: Arc<World>, fleet: Arc<Membership>) {
     loop {
         if !fleet.is_cut_off()
             && fleet.state().calm_until <= world.clock.now()
-            && let Ok(orphans) = guard(|| fleet.api.orphans(ORPHANS_MAX)).await
+            && let Ok(orphans) = guard(|| fleet.api.orphans(fleet.batch_max())).await
         {
             for mailbox in orphans {
                 take_up(&world, &mailbox);

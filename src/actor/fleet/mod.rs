@@ -27,6 +27,7 @@ use self::tickets::Tickets;
 use super::entrance::Admit;
 use super::permit::PermitError;
 use crate::clock::Clock;
+use crate::engine::failover::{Failovers, Word};
 use crate::engine::policy::FleetPolicy;
 use crate::engine::tenure::{Reach, Tenure};
 use crate::engine::{Scope, Timestamp};
@@ -73,17 +74,34 @@ struct Held {
     lease: Lease,
     until: Timestamp,
     unclean_at: Option<Timestamp>,
-    failover_at: Option<Timestamp>,
-    /// The last failover that was told of while it was held, whether or not that puts anything in doubt.
-    failover_told: Option<Timestamp>,
-    /// What was last posted by the store's word, what of that was there when the inbox was last asked for, and what was
-    /// last read.
+    failovers: Failovers,
+    inbox: Waiting,
+    end: End,
+}
+
+/// What is known of a mailbox's inbox.
+#[derive(Clone, Debug)]
+struct Waiting {
+    /// The last place by the store's word, what it was when the inbox was last asked for, and up to where it was read.
     posted: Place,
     asked: Place,
     read: Place,
-    /// Since it was last asked for there was news of something posted. News names no place, and may come twice.
+    /// Since it was last asked for there was news of something posted, or a failover: places may be given out anew.
+    /// News names no place, and may come twice.
     told: bool,
-    end: End,
+    /// The last reading failed.
+    failed: bool,
+}
+
+impl Waiting {
+    const fn new(posted: Place) -> Self {
+        let none = Place(0);
+        Self { posted, asked: none, read: none, told: false, failed: false }
+    }
+
+    fn is_unread(&self) -> bool {
+        self.told || self.posted != self.read
+    }
 }
 
 /// Whether nothing is under way in a mailbox that is to be released.
@@ -95,24 +113,9 @@ enum End {
 
 impl State {
     fn tenure_of(&self, held: &Held) -> Tenure {
-        let Held { until: lease_until, unclean_at, failover_at, .. } = *held;
+        let Held { until: lease_until, unclean_at, failovers, .. } = *held;
+        let failover_at = failovers.doubted_at();
         Tenure { lease_until, unclean_at, failover_at, reach: self.reach, members: self.members }
-    }
-}
-
-impl Held {
-    /// The store may have forgotten what another one wrote. While a lease had not run out nobody else could acquire the
-    /// mailbox; once it had, somebody may have, and the store may have forgotten just that.
-    fn on_failover(&mut self, at: Option<Timestamp>, lapsed: bool) {
-        if at <= self.failover_told {
-            return;
-        }
-        self.failover_told = at;
-        // Places may be given out anew: what comes twice is known.
-        self.read = Place::default();
-        if lapsed {
-            self.failover_at = self.failover_at.max(at);
-        }
     }
 }
 
@@ -212,12 +215,8 @@ impl Membership {
             lease: lease.clone(),
             until: self.counts_until(asked_at),
             unclean_at: at(unclean_ago),
-            failover_at: at(failover_ago),
-            failover_told: at(failover_ago),
-            posted: inbox,
-            asked: Place::default(),
-            read: Place::default(),
-            told: false,
+            failovers: Failovers::of_new_lease(at(failover_ago)),
+            inbox: Waiting::new(inbox),
             end: End::Open,
         };
         let mut state = self.state();
@@ -237,21 +236,28 @@ impl Membership {
         state.leases.get(&lease.mailbox).filter(|held| held.lease == *lease).map(|held| state.tenure_of(held))
     }
 
-    /// After which place to read the inbox, where something may have been posted that has not been read.
-    fn ask_letters(&self, mailbox: &str) -> Option<Place> {
+    /// Whether something may have been posted that has not been read; if so, it is being asked for from now on.
+    fn ask_letters(&self, mailbox: &str) -> bool {
         let mut state = self.state();
-        let held = state.leases.get_mut(mailbox)?;
-        if !std::mem::take(&mut held.told) && held.posted <= held.read {
-            return None;
+        let Some(inbox) = state.leases.get_mut(mailbox).map(|held| &mut held.inbox) else { return false };
+        let unread = inbox.is_unread();
+        if unread {
+            (inbox.told, inbox.asked) = (false, inbox.posted);
         }
-        held.asked = held.posted;
-        Some(held.read)
+        unread
     }
 
     /// What was read reaches up to there; `None`: there was nothing, so what had been posted by then is over.
     fn has_read(&self, mailbox: &str, to: Option<Place>) {
+        if let Some(inbox) = self.state().leases.get_mut(mailbox).map(|held| &mut held.inbox) {
+            inbox.read = to.unwrap_or(inbox.asked).max(inbox.asked);
+        }
+    }
+
+    /// It was asked for, and not answered: the next renewal has it asked for again.
+    fn has_not_read(&self, mailbox: &str) {
         if let Some(held) = self.state().leases.get_mut(mailbox) {
-            held.read = to.unwrap_or(held.asked).max(held.read);
+            held.inbox.failed = true;
         }
     }
 
@@ -259,7 +265,7 @@ impl Membership {
     fn on_posted(&self, mailbox: &str) -> bool {
         match self.state().leases.get_mut(mailbox) {
             Some(held) => {
-                held.told = true;
+                held.inbox.told = true;
                 true
             }
             None => false,
@@ -297,6 +303,10 @@ impl Membership {
         }
     }
 
+    fn batch_max(&self) -> usize {
+        self.policy.batch_max.get() as usize
+    }
+
     fn leases(&self) -> Vec<Lease> {
         self.state().leases.values().map(|held| held.lease.clone()).collect()
     }
@@ -308,7 +318,7 @@ impl Membership {
         let mut state = self.state();
         let back = state.reach == Reach::CutOff;
         if back {
-            (state.reach, state.calm_until) = (Reach::Reachable, now.after(self.policy.renew_every.saturating_mul(2)));
+            (state.reach, state.calm_until) = (Reach::Reachable, self.policy.calm_until(now));
         }
         state.members = renewals.members.max(1);
         let failover_at = renewals.failover_ago.map(|ago| renewals.time.before(ago));
@@ -318,9 +328,11 @@ impl Membership {
             let look = match *answer {
                 Renewed::Kept { inbox } => {
                     let lapsed = held.until <= now;
-                    held.on_failover(failover_at, lapsed);
-                    (held.until, held.posted) = (until, inbox);
-                    lapsed || held.told || held.posted > held.read
+                    // After a failover places may be given out anew.
+                    held.inbox.told |= held.failovers.note(failover_at, now, held.until) == Word::News;
+                    (held.until, held.inbox.posted) = (until, inbox);
+                    held.inbox.told |= std::mem::take(&mut held.inbox.failed);
+                    lapsed || held.inbox.is_unread()
                 }
                 Renewed::Lost => {
                     state.leases.remove(&lease.mailbox);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -17,9 +16,6 @@ use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{Scope, Timestamp};
 use crate::store::fleet::{News, Obeyed, Order, OrderBody, OrderId};
-
-/// How long an order waits for its owner: a takeover takes less.
-const ORDER_MAX: Duration = Duration::from_secs(30);
 
 /// Orders whose answers are awaited.
 #[derive(Debug, Default)]
@@ -45,7 +41,7 @@ impl Asked {
 impl Membership {
     fn order(&self, mailbox: &Arc<str>, body: OrderBody) -> Order {
         let id = OrderId(fastrand::u128(..));
-        Order { id, mailbox: Arc::clone(mailbox), until: self.clock.now().after(ORDER_MAX), body }
+        Order { id, mailbox: Arc::clone(mailbox), until: self.clock.now().after(self.policy.order_max), body }
     }
 
     /// Gives an order to a mailbox's owner, again and again until it is answered; `None`: nobody obeyed in time.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Membership;
-use super::inbox::ObeyedOrders;
+use super::inbox::{ObeyedOrders, ReadLetters};
 use super::late::LateClaims;
 use super::route::Route;
 use crate::actor::journal::{News, guard};
@@ -31,6 +31,7 @@ pub(in crate::actor) struct Owning {
     acquiring: bool,
     /// The inbox is being read.
     pub(super) reading: bool,
+    pub(super) letters: ReadLetters,
     pub(super) obeyed: ObeyedOrders,
     pub(in crate::actor) late: LateClaims,
     /// The store has told that the lease does not hold.
@@ -48,6 +49,7 @@ impl Owning {
             tenure: None,
             acquiring: false,
             reading: false,
+            letters: ReadLetters::default(),
             obeyed: ObeyedOrders::default(),
             late: LateClaims::default(),
             fenced,

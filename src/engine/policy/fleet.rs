@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::engine::lane::Lane;
 use crate::engine::ratio::Ratio;
+use crate::engine::time::Timestamp;
 
 /// What a lane does while its owner is cut off from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,6 +47,15 @@ pub struct FleetPolicy {
     pub trickle: Ratio,
     /// Windows up to this long are silent after a failover; longer ones rest on the attempt log (algorithms 4.2).
     pub rebuilt_above: Duration,
+    /// Before a process that could not reach the store asks it again.
+    pub retry_after: Duration,
+    /// Renewals that a process which has found the store again waits before it takes over a lapsed lease: the owner has
+    /// most likely found it, too, and renews its own.
+    pub calm_renewals: u32,
+    /// Leases renewed in one call, and mailboxes taken up in one look for those that nobody owns.
+    pub batch_max: NonZeroU32,
+    /// An order to an owner is given up after this: a lease and a look for orphans take less.
+    pub order_max: Duration,
 }
 
 impl Default for FleetPolicy {
@@ -62,11 +72,21 @@ impl Default for FleetPolicy {
             background: CutOff::Pause,
             trickle: Ratio::percent(20),
             rebuilt_above: Duration::from_secs(300),
+            retry_after: Duration::from_secs(1),
+            calm_renewals: 2,
+            batch_max: NonZeroU32::new(1_024).unwrap_or(NonZeroU32::MIN),
+            order_max: Duration::from_secs(30),
         }
     }
 }
 
 impl FleetPolicy {
+    /// Until when a process that found the store again at `now` takes over no lapsed lease.
+    #[must_use]
+    pub fn calm_until(&self, now: Timestamp) -> Timestamp {
+        now.after(self.renew_every.saturating_mul(self.calm_renewals))
+    }
+
     /// What a lane does while cut off.
     #[must_use]
     pub const fn cut_off(&self, lane: Lane) -> CutOff {

@@ -14,8 +14,8 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Notify;
 
 use super::fleet::{
-    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, MemberId, News, Order, Place, Posted, Probe,
-    Renewals, Terms,
+    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Posted,
+    Probe, Renewals, Terms,
 };
 use super::memory::Image;
 use super::{
@@ -288,7 +288,7 @@ impl Fleet for HubStore {
             let inserted = hub.rows.insert(batch).now_or_never().unwrap_or_else(|| Err(away()))?;
             let (now, mut state) = (hub.now(), hub.hub());
             for ((mailbox, key), inserted) in arrived.into_iter().zip(&inserted) {
-                if *inserted == Inserted::New && state.is_owned(now, &mailbox) {
+                if *inserted == Inserted::New && state.is_remembered(now, &mailbox) {
                     state.post(&mailbox, Kept::Arrived(key));
                 }
             }
@@ -306,11 +306,11 @@ impl Fleet for HubStore {
         })
     }
 
-    fn inbox(&self, after: Vec<(Lease, Place)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>> {
+    fn inbox(&self, read: Vec<(Lease, Vec<LetterName>)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>> {
         self.call(move |hub| {
             let (now, mut state) = (hub.now(), hub.hub());
-            let letters = |(lease, place): (Lease, Place)| {
-                let kept = state.inbox(now, &lease, place);
+            let letters = |(lease, names): (Lease, Vec<LetterName>)| {
+                let kept = state.inbox(now, &lease, &names);
                 let letter = |(place, kept)| {
                     let posted = match kept {
                         Kept::Arrived(key) => Posted::Arrived(Box::new(hub.rows.row(key)?)),
@@ -320,7 +320,7 @@ impl Fleet for HubStore {
                 };
                 kept.into_iter().filter_map(letter).collect()
             };
-            Ok(after.into_iter().map(letters).collect())
+            Ok(read.into_iter().map(letters).collect())
         })
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::fleet::{
-    Acquired, Lapsed, Lease, Letter, MemberId, News, Order, Place, Posted, Probe, Renewals, Renewed, Terms, Token,
+    Acquired, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Place, Posted, Probe, Renewals, Renewed, Terms,
+    Token,
 };
 
 /// News kept for a member that does not ask.
@@ -133,6 +134,12 @@ impl Hub {
         self.leases.get(mailbox).is_some_and(|held| held.end == End::Open && held.until > now)
     }
 
+    /// Whether a mailbox has a lease that may be renewed, run out or not.
+    pub(super) fn is_remembered(&self, now: Timestamp, mailbox: &str) -> bool {
+        let held = self.leases.get(mailbox);
+        held.is_some_and(|held| held.end == End::Open && held.until.after(held.memory) > now)
+    }
+
     pub(super) fn post(&mut self, mailbox: &Arc<str>, letter: Kept) {
         let inbox = self.inboxes.entry(Arc::clone(mailbox)).or_default();
         let posted = match &letter {
@@ -146,11 +153,11 @@ impl Hub {
         self.tell(None, &News::Posted { mailbox: Arc::clone(mailbox) });
     }
 
-    /// What was posted after a place. What was posted up to it is forgotten.
-    pub(super) fn inbox(&mut self, now: Timestamp, lease: &Lease, after: Place) -> Vec<(Place, Kept)> {
+    /// What is posted, once what was read is forgotten.
+    pub(super) fn inbox(&mut self, now: Timestamp, lease: &Lease, read: &[LetterName]) -> Vec<(Place, Kept)> {
         let latest = self.leases.get(&lease.mailbox).is_some_and(|held| held.token == lease.token);
         let Some(inbox) = self.inboxes.get_mut(&lease.mailbox).filter(|_| latest) else { return Vec::new() };
-        inbox.letters.retain(|(place, letter)| *place > after && !letter.is_over(now));
+        inbox.letters.retain(|(_, letter)| !read.contains(&letter.name()) && !letter.is_over(now));
         inbox.letters.iter().cloned().collect()
     }
 
@@ -215,6 +222,13 @@ impl Inbox {
 }
 
 impl Kept {
+    fn name(&self) -> LetterName {
+        match self {
+            Self::Arrived(key) => LetterName::Arrived(*key),
+            Self::Order(order) => LetterName::Order(order.id),
+        }
+    }
+
     fn is_over(&self, now: Timestamp) -> bool {
         matches!(self, Self::Order(order) if order.until <= now)
     }

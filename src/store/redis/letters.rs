@@ -9,12 +9,12 @@ use redis::Cmd;
 use super::context::Context;
 use super::fault::damaged;
 use super::lease::place;
-use super::names::key_of;
+use super::names::{key_of, key_text};
 use super::news::word;
 use super::{row, scripts, value};
 use crate::engine::{Scope, Timestamp};
 use crate::store::StoreError;
-use crate::store::fleet::{Lease, Letter, MemberId, News, Order, Place, Posted, Probe};
+use crate::store::fleet::{Lease, Letter, LetterName, MemberId, News, Order, Place, Posted, Probe};
 
 /// Letters in one answer of the server.
 const LETTERS_MAX: usize = 256;
@@ -39,15 +39,29 @@ pub(super) async fn post(context: &Context, orders: &[Order]) -> Result<(), Stor
     context.link.run(&commands).await?.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
-pub(super) async fn inbox(context: &Context, after: &[(Lease, Place)]) -> Result<Vec<Vec<Letter>>, StoreError> {
-    let mut inboxes: Vec<Vec<Letter>> = after.iter().map(|_| Vec::new()).collect();
+/// A letter as the inbox has it.
+fn letter_text(name: &LetterName) -> String {
+    match name {
+        LetterName::Arrived(key) => format!("a:{}", key_text(*key)),
+        LetterName::Order(id) => format!("o:{:032x}", id.0),
+    }
+}
+
+pub(super) async fn inbox(
+    context: &Context,
+    read: &[(Lease, Vec<LetterName>)],
+) -> Result<Vec<Vec<Letter>>, StoreError> {
+    let mut inboxes: Vec<Vec<Letter>> = read.iter().map(|_| Vec::new()).collect();
     // Inboxes that are not at their end, and where they go on.
-    let mut open: Vec<(usize, Place)> = after.iter().map(|(_, place)| *place).enumerate().collect();
+    let mut open: Vec<(usize, Place)> = (0..read.len()).map(|at| (at, Place::default())).collect();
     while !open.is_empty() {
         let ask = |(at, from): &(usize, Place)| {
-            let (lease, after) = &after[*at];
+            let (lease, names) = &read[*at];
             let mut command = scripts::call(&scripts::INBOX, &[&context.names.base(Some(&lease.mailbox))]);
-            command.arg(lease.token.0).arg(after.0).arg(from.0).arg(LETTERS_MAX);
+            command.arg(lease.token.0).arg(from.0).arg(LETTERS_MAX);
+            if *from == Place::default() {
+                command.arg(names.iter().map(letter_text).collect::<Vec<_>>());
+            }
             command
         };
         let commands: Vec<Cmd> = open.iter().map(ask).collect();
@@ -59,7 +73,7 @@ pub(super) async fn inbox(context: &Context, after: &[(Lease, Place)]) -> Result
                 next.push((at, last));
             }
             for found in items {
-                inboxes[at].push(letter(context, &after[at].0.mailbox, value::items(found)?)?);
+                inboxes[at].push(letter(context, &read[at].0.mailbox, value::items(found)?)?);
             }
         }
         open = next;

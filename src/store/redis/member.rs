@@ -17,7 +17,7 @@ use super::worker::{Call, Reply};
 use super::{lease, letters, link, read};
 use crate::engine::{Scope, Timestamp};
 use crate::store::fleet::{
-    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, MemberId, News, Order, Place, Probe,
+    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Probe,
     Renewals, Terms,
 };
 use crate::store::{Inserted, NewOperation, Note, Recovery, StoreError};
@@ -29,7 +29,7 @@ pub(super) enum Ask {
     Renew(MemberId, Terms, Arc<[Lease]>, Reply<Renewals>),
     Release(Arc<[Lease]>, Reply<()>),
     Post(Vec<Order>, Reply<()>),
-    Inbox(Vec<(Lease, Place)>, Reply<Vec<Vec<Letter>>>),
+    Inbox(Vec<(Lease, Vec<LetterName>)>, Reply<Vec<Vec<Letter>>>),
     Orphans(usize, Reply<Vec<Arc<str>>>),
     Notes(Reply<Vec<Note>>),
     Cool(Scope, Timestamp, Reply<Timestamp>),
@@ -50,7 +50,7 @@ impl Ask {
             }
             Self::Release(leases, reply) => drop(reply.send(lease::release(context, &leases).await)),
             Self::Post(orders, reply) => drop(reply.send(letters::post(context, &orders).await)),
-            Self::Inbox(after, reply) => drop(reply.send(letters::inbox(context, &after).await)),
+            Self::Inbox(read, reply) => drop(reply.send(letters::inbox(context, &read).await)),
             Self::Orphans(limit, reply) => drop(reply.send(lease::orphans(context, limit).await)),
             Self::Notes(reply) => drop(reply.send(notes(context).await)),
             Self::Cool(scope, until, reply) => drop(reply.send(letters::cool(context, scope, until).await)),
@@ -154,8 +154,8 @@ impl Fleet for Member {
         self.ask(move |reply| Ask::Post(orders, reply)).boxed()
     }
 
-    fn inbox(&self, after: Vec<(Lease, Place)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>> {
-        self.ask(move |reply| Ask::Inbox(after, reply)).boxed()
+    fn inbox(&self, read: Vec<(Lease, Vec<LetterName>)>) -> BoxFuture<'_, Result<Vec<Vec<Letter>>, StoreError>> {
+        self.ask(move |reply| Ask::Inbox(read, reply)).boxed()
     }
 
     fn orphans(&self, limit: usize) -> BoxFuture<'_, Result<Vec<Arc<str>>, StoreError>> {

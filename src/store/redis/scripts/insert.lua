@@ -19,7 +19,7 @@ if ARGV[1] ~= '0' and now - tonumber(ARGV[1]) > tonumber(ARGV[2]) then
 end
 local rows = base .. ':rows'
 local answers, forgot = {}, false
-local posts = ARGV[4] ~= '' and is_owned(lease_of(base), now)
+local posts = ARGV[4] ~= '' and is_remembered(lease_of(base))
 for i = 6, #ARGV, 8 do
   local what, key, print, row, mail = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local field, till, value = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]

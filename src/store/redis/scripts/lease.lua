@@ -11,6 +11,11 @@ local function is_owned(lease, now)
   return lease ~= nil and lease.state == 'held' and lease.till > now
 end
 
+-- Whether its owner may renew it, run out or not.
+local function is_remembered(lease)
+  return lease ~= nil and lease.state == 'held'
+end
+
 -- Whether a token is the mailbox's latest and its time is not up.
 local function holds(lease, token, now)
   return is_owned(lease, now) and lease.token == token
