@@ -137,10 +137,10 @@ impl MailboxActor {
         }
         match written.records {
             Some((records, Err(error))) => self.on_not_recorded(records, &error),
+            // Some of what is to be told speaks of a note.
+            _ if !kept => {}
             Some((_, Ok(()))) => {
-                if kept {
-                    self.store_recovered();
-                }
+                self.store_recovered();
                 self.journal.tell();
             }
             None => self.journal.tell(),

@@ -4,6 +4,7 @@
 //! one sentence. Names of scopes are the ones that people see (`tenant:acme`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::admissions::Kept;
 use super::holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
@@ -11,7 +12,7 @@ use crate::engine::breaker::BreakerMemory;
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::{
     AdmissionNote, AttemptRecord, KeyHash, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
-    Recovery,
+    Recovery, RequestNote,
 };
 
 impl HoldFacts {
@@ -127,6 +128,28 @@ pub(crate) fn admissions(notes: &[Note]) -> impl Iterator<Item = Kept> {
             let hash = KeyHash::parse(&note.key.name)?;
             Some(Kept { hash, id: Arc::clone(&admitted.id), until: note.until })
         }
+        _ => None,
+    })
+}
+
+/// How long an order that waits for the end of an attempt is kept, if no end of it comes: a year.
+const REQUEST_FOR: Duration = Duration::from_secs(365 * 86_400);
+
+/// The key of an order that waits for the end of an attempt.
+pub(crate) fn request_key(mailbox: &Arc<str>, key: OperationKey) -> NoteKey {
+    NoteKey { kind: NoteKind::Request, mailbox: Some(Arc::clone(mailbox)), name: key.0.to_string().into() }
+}
+
+/// Such an order.
+pub(crate) fn request(mailbox: &Arc<str>, key: OperationKey, request: RequestNote, at: Timestamp) -> NoteChange {
+    let (key, until) = (request_key(mailbox, key), at.after(REQUEST_FOR));
+    NoteChange::Keep(Note { key, at, until, body: NoteBody::Request(Box::new(request)) })
+}
+
+/// Orders that waited for the end of an attempt, with their operations.
+pub(crate) fn requests(notes: &[Note]) -> impl Iterator<Item = (OperationKey, &RequestNote)> {
+    notes.iter().filter_map(|note| match &note.body {
+        NoteBody::Request(request) => Some((OperationKey(note.key.name.parse().ok()?), &**request)),
         _ => None,
     })
 }

@@ -5,21 +5,24 @@
 //! once more, behind every record that this actor has written, and that row decides.
 //!
 //! What an order says goes into the store with the record of what it did. An order that has to wait for the end of an
-//! attempt is kept here meanwhile, and given again to an engine that is rebuilt; a restart of the process forgets it.
+//! attempt is a note in the store before it is answered, and is given again to whatever engine comes next: one that is
+//! rebuilt, that of the next process, that of another process that takes the mailbox over.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::desk::{Entry, Flight};
 use super::journal::News;
+use super::kept;
 use super::mailbox::MailboxActor;
 use super::past;
 use super::question::OrderAnswer;
 use crate::engine::mailbox::{Input, Record, Refusal};
-use crate::engine::operation::{OrderWords, Resolution, Transition};
+use crate::engine::operation::{OrderWords, Requested, Resolution, Transition};
 use crate::engine::{OperationKey, OperationState};
-use crate::store::OperationRecord;
+use crate::store::{NoteChange, OperationRecord, Recovery, RequestNote};
 
 /// An order about one operation.
 #[derive(Debug)]
@@ -41,11 +44,31 @@ pub(crate) enum Word {
     Resolve(Resolution),
 }
 
+impl Word {
+    /// What it asks for where it has to wait for the end of an attempt.
+    const fn requested(self) -> Option<Requested> {
+        match self {
+            Self::Cancel => Some(Requested::Cancel),
+            Self::Quarantine => Some(Requested::Quarantine),
+            Self::Release | Self::Resolve(_) => None,
+        }
+    }
+
+    const fn of(requested: Requested) -> Self {
+        match requested {
+            Requested::Cancel => Self::Cancel,
+            Requested::Quarantine => Self::Quarantine,
+        }
+    }
+}
+
 /// An order that was given to the engine and whose record has not come yet.
 #[derive(Debug)]
 pub(crate) struct Given {
     word: Word,
     note: Arc<OrderWords>,
+    /// An order about its operation waits in the store: this one, or the one that it replaces.
+    stored: bool,
 }
 
 impl MailboxActor {
@@ -88,7 +111,8 @@ impl MailboxActor {
     /// what it was to do is on its way to the store.
     fn give(&mut self, order: PersonOrder, input: Input) {
         let PersonOrder { key, word, note, answer, .. } = order;
-        self.given.insert(key, Given { word, note });
+        let stored = self.given.get(&key).is_some_and(|given| given.stored);
+        self.given.insert(key, Given { word, note, stored });
         self.moved = None;
         self.step(input);
         let live = self.engine.as_ref().and_then(|engine| engine.state(key));
@@ -104,8 +128,47 @@ impl MailboxActor {
         match answered {
             // Whoever hears that may send something else instead: not before a crash cannot undo it.
             Some(done @ OrderAnswer::Done { .. }) => self.journal.tell_when_written(News::Ordered(answer, done)),
-            Some(answered) => drop(answer.send(Ok(answered))),
+            Some(requested) => {
+                // Nor may a crash forget what was promised.
+                self.request(key);
+                self.journal.tell_when_written(News::Ordered(answer, requested));
+            }
             None => {}
+        }
+    }
+
+    /// Has an order that waits for the end of an attempt outlive the process.
+    fn request(&mut self, key: OperationKey) {
+        let Some(given) = self.given.get_mut(&key) else { return };
+        let Some(wants) = given.word.requested() else { return };
+        given.stored = true;
+        let request = RequestNote { wants, order: Arc::clone(&given.note) };
+        self.journal.note(kept::request(self.seat.id(), key, request, self.now));
+    }
+
+    /// An order that waited has been obeyed, or there is nothing left to obey it.
+    fn take_given(&mut self, key: OperationKey) -> Option<Arc<OrderWords>> {
+        let given = self.given.remove(&key)?;
+        if given.stored {
+            self.journal.note(NoteChange::Drop(kept::request_key(self.seat.id(), key)));
+        }
+        Some(given.note)
+    }
+
+    /// Orders of an earlier life that waited for the end of an attempt, as far as there is still something to obey them.
+    pub(super) fn restore_given(&mut self, recovery: &Recovery) {
+        let mut requests = kept::requests(&recovery.notes).peekable();
+        if requests.peek().is_none() && self.given.is_empty() {
+            return;
+        }
+        let live: HashSet<OperationKey> = recovery.operations.iter().map(|record| record.key).collect();
+        for (key, RequestNote { wants, order }) in requests {
+            let (word, note) = (Word::of(*wants), Arc::clone(order));
+            self.given.entry(key).or_insert(Given { word, note, stored: true }).stored = true;
+        }
+        let over: Vec<_> = self.given.keys().copied().filter(|key| !live.contains(key)).collect();
+        for key in over {
+            drop(self.take_given(key));
         }
     }
 
@@ -149,6 +212,7 @@ impl MailboxActor {
     pub(super) fn sign(&mut self, record: &mut Record) {
         self.moved = Some(record.state);
         let Some(given) = self.given.get(&record.key) else { return };
+        let to_follow = given.word == Word::Cancel && record.state == OperationState::Quarantined;
         let signed = match given.word {
             Word::Cancel => matches!(record.transition, Transition::Cancel | Transition::Discard),
             Word::Quarantine => matches!(record.transition, Transition::Quarantine | Transition::GiveUp),
@@ -156,10 +220,15 @@ impl MailboxActor {
             Word::Resolve(_) => true,
         };
         if signed {
-            record.order = self.given.remove(&record.key).map(|given| given.note);
-        } else if record.state.is_final() {
-            self.given.remove(&record.key);
+            record.order = self.take_given(record.key);
+        } else if record.state.is_final() && !to_follow {
+            drop(self.take_given(record.key));
         }
+    }
+
+    /// What is still to be done about an operation.
+    pub(super) fn requested(&self, key: OperationKey) -> Option<Requested> {
+        self.given.get(&key).and_then(|given| given.word.requested())
     }
 
     /// A rebuilt engine knows nothing of orders that wait for the end of an attempt.

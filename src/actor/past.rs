@@ -36,6 +36,7 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
         rows: record.rows,
         changed_at: record.changed_at,
         crashes: 0,
+        requested: None,
     }
 }
 

@@ -74,9 +74,13 @@ impl MailboxActor {
                 self.desk.insert(record.key, Entry::recovered(record));
             }
         }
+        self.restore_given(&recovery);
         let crashes = &self.world.crashes;
-        let restored =
-            |record: &OperationRecord| RestoredOperation { crashes: crashes.of(record.key), ..past::restored(record) };
+        let restored = |record: &OperationRecord| RestoredOperation {
+            crashes: crashes.of(record.key),
+            requested: self.requested(record.key),
+            ..past::restored(record)
+        };
         let operations = recovery.operations.iter().map(restored).collect();
         let charges = kept::charges(&recovery, self.horizon());
         let attempts: Vec<_> = charges.map(|record| past::attempt(&record)).collect();

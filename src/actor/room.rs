@@ -20,7 +20,13 @@ pub(super) async fn keep(store: &Arc<dyn Store>, batch: Arc<[NoteChange]>) -> Re
             }
         }
     }
-    answer
+    match answer {
+        // Not the room of a bound, then: what an end, an order or a breaker says is written when there is some.
+        Err(full @ StoreError::Full { .. }) if !batch.iter().all(needs_room) => {
+            Err(StoreError::Unavailable { reason: full.to_string() })
+        }
+        answer => answer,
+    }
 }
 
 /// Whether it is the charge of a permit that waits for it.

@@ -151,6 +151,7 @@ impl World {
                     rows,
                     changed_at,
                     crashes: 0,
+                    requested: None,
                 });
             }
         }

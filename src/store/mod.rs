@@ -28,7 +28,7 @@ pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
     AdmissionNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
-    PermitNote, WideningNote,
+    PermitNote, RequestNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};

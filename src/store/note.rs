@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::breaker::BreakerMemory;
+use crate::engine::operation::{OrderWords, Requested};
 use crate::engine::{Cost, Lane, OperationKey, Scope, Timestamp, TripReason};
 
 /// What a note is about.
@@ -33,15 +34,18 @@ pub enum NoteKind {
     Admission,
     /// An order that lifted a hold or closed a breaker, for people; named by its instant and scope.
     Lifted,
+    /// An order that waits for the end of an attempt; named by the operation's key.
+    Request,
 }
 
 impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
-    pub const ALL: [Self; 6] = [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission, Self::Lifted];
+    pub const ALL: [Self; 7] =
+        [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission, Self::Lifted, Self::Request];
 
     /// Whether a store's bound on notes holds for it. What callers bring does: permits and admission keys. Orders and
     /// breakers always have room: they are what stops the sending, and their own bounds are small (10,000 orders of
-    /// either kind, one memory per scope, 1,000 orders that were lifted).
+    /// either kind, one memory per scope, 1,000 orders that were lifted, one request per attempt that is live or unknown).
     #[must_use]
     pub const fn needs_room(self) -> bool {
         matches!(self, Self::Permit | Self::Admission)
@@ -57,6 +61,7 @@ impl NoteKind {
             Self::Permit => "permit",
             Self::Admission => "admission",
             Self::Lifted => "lifted",
+            Self::Request => "request",
         }
     }
 }
@@ -100,6 +105,8 @@ pub enum NoteBody {
     Admission(AdmissionNote),
     /// What was lifted, and why.
     Lifted(Box<LiftedNote>),
+    /// What is asked for, and why.
+    Request(Box<RequestNote>),
 }
 
 /// An operator's order, in the operator's words.
@@ -183,6 +190,15 @@ pub struct AdmissionNote {
     pub id: Arc<str>,
 }
 
+/// What a person wants of an operation whose attempt is live or unknown: done when that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestNote {
+    /// What.
+    pub wants: Requested,
+    /// Why, and who.
+    pub order: Arc<OrderWords>,
+}
+
 /// One change of what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoteChange {
@@ -193,6 +209,15 @@ pub enum NoteChange {
 }
 
 impl NoteChange {
+    /// When it was said, where that counts.
+    #[cfg(feature = "sqlite")]
+    pub(super) const fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Keep(note) => Some(note.at),
+            Self::Drop(_) => None,
+        }
+    }
+
     /// Which note it is about.
     #[must_use]
     pub const fn key(&self) -> &NoteKey {

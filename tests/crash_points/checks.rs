@@ -161,6 +161,15 @@ impl One<'_> {
         if run.told.cancelled.contains(id) && (self.taken > 0 || state != OperationState::Cancelled) {
             return Err(format!("its cancellation was confirmed; it is {state}, taken {} times", self.taken));
         }
+        if let Some(at) = run.told.requested.get(id) {
+            if self.flights.iter().any(|flight| flight.started > *at) {
+                return Err(format!("it was to be cancelled at {at}, and was sent after that"));
+            }
+            let ended = [OperationState::Accepted, OperationState::Rejected, OperationState::Cancelled];
+            if !ended.contains(&state) {
+                return Err(format!("it was to be cancelled when its attempt had ended, and is {state}"));
+            }
+        }
         match run.told.outcomes.get(id) {
             Some(Outcome::Accepted { .. }) if self.taken == 0 => Err("told accepted, and never taken".to_owned()),
             Some(Outcome::Cancelled) if self.taken > 0 => Err("told cancelled, and taken".to_owned()),

@@ -253,6 +253,12 @@ const AT_LEAST_ONCE: Scenario = Scenario {
         config.retry.duplicates = DuplicatePolicy::AtLeastOnce;
         config
     },
+    acts: |random| {
+        let mut acts = mixed(random);
+        let ids = (0..60).step_by(2).map(|n| Arc::from(format!("bulk-{n}")));
+        acts.extend(ids.map(|id: Arc<str>| (spread(random, 240), Act::Cancel(id))));
+        acts
+    },
     ..UNKNOWNS
 };
 

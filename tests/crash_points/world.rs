@@ -49,6 +49,8 @@ pub(crate) struct Course {
 pub(crate) struct Told {
     pub(crate) taken_in: Vec<Arc<str>>,
     pub(crate) cancelled: Vec<Arc<str>>,
+    /// Whose cancellation was to follow the end of the attempt, and when that was said.
+    pub(crate) requested: BTreeMap<Arc<str>, Timestamp>,
     pub(crate) outcomes: BTreeMap<Arc<str>, Outcome>,
 }
 
@@ -311,8 +313,12 @@ impl Caller {
         if self.life.is_dead() {
             return false;
         }
-        if matches!(answer, Ok(OrderAnswer::Done { .. })) {
-            self.told.borrow_mut().cancelled.push(Arc::clone(id));
+        match answer {
+            Ok(OrderAnswer::Done { .. }) => self.told.borrow_mut().cancelled.push(Arc::clone(id)),
+            Ok(OrderAnswer::Requested { .. }) => {
+                self.told.borrow_mut().requested.insert(Arc::clone(id), self.transport.clock.now());
+            }
+            _ => {}
         }
         answer.is_ok()
     }

@@ -18,12 +18,13 @@ use mailweir::store::{
     Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery,
     SqliteStore, Store, StoreError,
 };
+use mailweir::transport::Transport;
 
 use crate::support::*;
 
 /// A store on disk whose every call is done when it is first polled, so that paused time does not run on meanwhile.
 #[derive(Debug)]
-struct Prompt(SqliteStore);
+pub(crate) struct Prompt(SqliteStore);
 
 fn prompt<T: Send + 'static>(call: BoxFuture<'_, T>) -> BoxFuture<'_, T> {
     let done = std::thread::scope(|scope| {
@@ -85,12 +86,13 @@ pub(crate) struct Lives {
     clock: Arc<TokioClock>,
     count: u32,
     life: Option<Scheduler>,
+    store: Option<Arc<Prompt>>,
 }
 
 impl Lives {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(TokioClock::starting_at(START));
-        Self { folder: tempfile::tempdir().expect("a folder"), clock, count: 0, life: None }
+        Self { folder: tempfile::tempdir().expect("a folder"), clock, count: 0, life: None, store: None }
     }
 
     fn file(&self) -> PathBuf {
@@ -99,6 +101,11 @@ impl Lives {
 
     /// Ends the life before as a kill would, and begins the next.
     pub(crate) async fn begin(&mut self, config: Config, transport: &Scripted) -> SchedulerHandle {
+        self.begin_with(config, transport.clone()).await
+    }
+
+    /// The same, with any transport.
+    pub(crate) async fn begin_with(&mut self, config: Config, transport: impl Transport) -> SchedulerHandle {
         let before = self.file();
         self.count += 1;
         if before.exists() {
@@ -106,14 +113,20 @@ impl Lives {
             fs::copy(&before, self.file()).expect("copied");
             fs::copy(log(&before), log(&self.file())).expect("copied");
         }
-        self.life = None;
-        let store = Prompt(SqliteStore::open(self.file()).expect("an outbox"));
+        (self.life, self.store) = (None, None);
+        let store = Arc::new(Prompt(SqliteStore::open(self.file()).expect("an outbox")));
+        self.store = Some(Arc::clone(&store));
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let built = Scheduler::builder(config, transport.clone()).clock(clock).store(store);
+        let built = Scheduler::builder(config, transport).clock(clock).store(store);
         let scheduler = built.start_on_current_thread().await.expect("starts");
         let handle = scheduler.handle();
         self.life = Some(scheduler);
         handle
+    }
+
+    /// What the life under way writes.
+    pub(crate) fn store(&self) -> &Prompt {
+        self.store.as_ref().expect("a life")
     }
 
     pub(crate) fn now(&self) -> Timestamp {

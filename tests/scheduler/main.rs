@@ -25,6 +25,8 @@ mod persons;
 mod poison;
 mod refusing;
 #[cfg(feature = "sqlite")]
+mod requested;
+#[cfg(feature = "sqlite")]
 mod restarts;
 mod steering;
 mod stopping;

@@ -1,12 +1,15 @@
 //! What is kept beside the operations.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::breaker::BreakerMemory;
+use mailweir::engine::operation::{OrderWords, Requested};
 use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
 use mailweir::store::{
     AdmissionNote, Inserted, LiftedHow, LiftedNote, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind,
-    OrderNote, PermitNote, StoreError,
+    OrderNote, PermitNote, RequestNote, StoreError,
 };
 
 use crate::fixture::*;
@@ -33,6 +36,8 @@ fn one_of_each() -> Vec<Note> {
         serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
     let words = |reason: &str| OrderNote { reason: reason.into(), ..OrderNote::default() };
     let lifted = LiftedNote { ordered: Some(words("a look")), lifted: words("done"), how: LiftedHow::Part };
+    let order = OrderWords { reason: "wrong list".into(), by: Some("kim".into()), deadline: None };
+    let request = RequestNote { wants: Requested::Cancel, order: Arc::new(order) };
     let bodies = [
         NoteBody::Order(OrderNote {
             reason: "a \"quoted\" reason \u{1f33c}".into(),
@@ -44,6 +49,7 @@ fn one_of_each() -> Vec<Note> {
         NoteBody::Permit(permit),
         NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),
         NoteBody::Lifted(Box::new(lifted)),
+        NoteBody::Request(Box::new(request)),
     ];
     let notes = NoteKind::ALL.into_iter().zip(bodies).map(|(kind, body)| {
         let mailbox = (kind > NoteKind::Trip).then(|| MAILBOX.into());

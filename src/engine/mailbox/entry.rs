@@ -10,7 +10,7 @@ use crate::engine::cost::Cost;
 use crate::engine::invariants::operation;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Link, NIL};
-use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
+use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Requested, Transition};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::ThrottleKind;
 
@@ -78,6 +78,15 @@ pub(super) enum Wish {
     Nothing,
     Cancel,
     Quarantine,
+}
+
+impl From<Requested> for Wish {
+    fn from(requested: Requested) -> Self {
+        match requested {
+            Requested::Cancel => Self::Cancel,
+            Requested::Quarantine => Self::Quarantine,
+        }
+    }
 }
 
 /// Where an operation stands between two inputs. Finer than its durable state.

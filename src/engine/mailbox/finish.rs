@@ -170,9 +170,10 @@ impl Mailbox {
         entry.apply(transition);
         let attempts = entry.attempts();
         let at = now.after(backoff(policy, entry.id_hash, attempts).max(at_least));
-        let spent = attempts >= policy.attempts_max.get() || at >= entry.deadline;
+        let left = attempts < policy.attempts_max.get() && at < entry.deadline;
+        let spent = !left && entry.wish == Wish::Nothing;
         // Recorded even if it is the last: a store that checks transitions sees every one of them.
-        self.record(now, key, transition, (!spent).then_some(at));
+        self.record(now, key, transition, left.then_some(at));
         if spent {
             self.exhaust(now, key, Transition::Exhaust);
         } else {
@@ -249,6 +250,8 @@ impl Mailbox {
                 self.give_back_shared(key);
                 self.leave(now, key);
             }
+            // Nothing follows: what a person asked for is what it ends with.
+            Step::Unknown { .. } if entry.wish == Wish::Cancel => self.set_aside(now, key, QuarantineCause::Unknown),
             // Duplicates forbidden: nothing may follow, and it says so. Else the look-ups decide.
             Step::Unknown { .. } if self.policy.retry.duplicates == DuplicatePolicy::AtMostOnce => {
                 self.exhaust(now, key, Transition::Expire);

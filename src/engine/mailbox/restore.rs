@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use super::Mailbox;
-use super::entry::Step;
+use super::entry::{Step, Wish};
 use super::table::End;
 use super::unknown::Tried;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{
-    KeyMap, Operation, OperationKey, OperationKind, OperationState, QuarantineCause, Transition,
+    KeyMap, Operation, OperationKey, OperationKind, OperationState, QuarantineCause, Requested, Transition,
 };
 use crate::engine::time::Timestamp;
 
@@ -32,6 +32,8 @@ pub struct RestoredOperation {
     pub changed_at: Timestamp,
     /// How often it crashed its worker, as far as that is known.
     pub crashes: u32,
+    /// What a person asked for while its attempt was live.
+    pub requested: Option<Requested>,
 }
 
 /// An attempt as the log has it.
@@ -120,6 +122,7 @@ impl Mailbox {
         self.table.insert(&restored.operation);
         if let Some(entry) = self.table.get_mut(key) {
             (entry.state, entry.rows) = (restored.state, restored.rows);
+            entry.wish = restored.requested.map_or(Wish::Nothing, Wish::from);
         }
         if self.is_poison(restored.crashes) {
             return self.set_aside(now, key, QuarantineCause::Poison);

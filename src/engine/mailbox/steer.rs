@@ -27,7 +27,10 @@ impl Mailbox {
                 self.stop(now, key, wish);
             }
             // Nobody has to wait any longer for what became of it: a person will see to it.
-            Step::Unknown { .. } if wish == Wish::Quarantine => self.set_aside(now, key, QuarantineCause::Operator),
+            Step::Unknown { .. } if wish == Wish::Quarantine => {
+                entry.wish = wish;
+                self.set_aside(now, key, QuarantineCause::Operator);
+            }
             // Never directly (transition 17): applied when the attempt has ended.
             Step::Free { .. } | Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } => {
                 entry.wish = wish;
@@ -45,7 +48,8 @@ impl Mailbox {
         true
     }
 
-    /// Sets an operation aside for a person, by the transition that leads there from its state.
+    /// Sets an operation aside for a person, by the transition that leads there from its state; one that was to be
+    /// cancelled goes on to that.
     pub(super) fn set_aside(&mut self, now: Timestamp, key: OperationKey, cause: QuarantineCause) {
         if self.table.get(key).is_some_and(|entry| entry.step == Step::Waiting) {
             self.give_back_shared(key);
@@ -57,6 +61,11 @@ impl Mailbox {
             _ => Transition::Quarantine,
         };
         entry.apply(transition);
+        if entry.wish == Wish::Cancel {
+            // A person said already what is to become of it.
+            self.record(now, key, transition, None);
+            return self.never_send(now, key);
+        }
         let lane = entry.lane;
         self.tell_of(Event::OperationQuarantined { key, lane, cause });
         self.end(now, key, transition, Outcome::Quarantined);
@@ -104,6 +113,11 @@ impl Mailbox {
 
     pub(super) fn discard(&mut self, now: Timestamp, restored: RestoredOperation) {
         let Some(key) = self.take_up(&restored) else { return };
+        self.never_send(now, key);
+    }
+
+    /// Ends a quarantined operation for good.
+    fn never_send(&mut self, now: Timestamp, key: OperationKey) {
         if let Some(entry) = self.table.get_mut(key) {
             entry.apply(Transition::Discard);
         }

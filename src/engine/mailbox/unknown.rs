@@ -108,7 +108,8 @@ impl Mailbox {
         }
         let attempts = Transition::Repeat.attempts_after(entry.attempts());
         let at = now.after(backoff(policy, entry.id_hash, attempts));
-        if attempts >= policy.attempts_max.get() || at >= entry.deadline {
+        let spent = attempts >= policy.attempts_max.get() || at >= entry.deadline;
+        if spent && entry.wish == Wish::Nothing {
             self.exhaust(now, key, Transition::Expire);
             return;
         }

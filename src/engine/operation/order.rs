@@ -27,6 +27,16 @@ pub struct OrderWords {
     pub deadline: Option<Timestamp>,
 }
 
+/// What a person wants of an operation whose attempt is live or unknown: done when that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Requested {
+    /// That it is not sent again.
+    Cancel,
+    /// That it is set aside.
+    Quarantine,
+}
+
 /// Why an operation was set aside for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

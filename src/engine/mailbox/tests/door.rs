@@ -92,6 +92,7 @@ fn an_attempt_that_was_live_in_an_earlier_life_is_unknown() {
         rows: 1,
         changed_at: T0,
         crashes: 0,
+        requested: None,
     };
     let operations = vec![
         restored(2, OperationState::Queued),

@@ -139,6 +139,7 @@ fn an_unknown_is_looked_up_after_a_downtime_before_it_is_given_up() {
             rows: 1,
             changed_at: T0,
             crashes: 0,
+            requested: None,
         };
         rig.now = at(minutes_down * 60);
         rig.mailbox.restore(rig.now, vec![restored], &[]);
@@ -191,7 +192,15 @@ fn what_waits_for_an_instant_of_its_own_counts_against_the_bound_of_its_lane() {
 fn tried(rig: &Rig, key: u64, attempts: u32, state: OperationState) -> RestoredOperation {
     let mut operation = rig.operation(key, Lane::Foreground);
     operation.attempts = attempts;
-    RestoredOperation { operation, state, next_at: None, rows: attempts, changed_at: rig.now, crashes: 0 }
+    RestoredOperation {
+        operation,
+        state,
+        next_at: None,
+        rows: attempts,
+        changed_at: rig.now,
+        crashes: 0,
+        requested: None,
+    }
 }
 
 #[test]

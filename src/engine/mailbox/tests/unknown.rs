@@ -167,6 +167,48 @@ fn a_cancelled_operation_is_not_repeated_blindly() {
 }
 
 #[test]
+fn an_unknown_that_was_to_be_cancelled_ends_cancelled_however_it_is_given_up() {
+    use Transition::{Discard, Expire, GiveUp, Lose};
+    let spent = |mut policy: MailboxPolicy| {
+        policy.retry.attempts_max = NonZeroU32::new(1).expect("one");
+        policy
+    };
+    let at_most_once = || policy(&["50 requests / 1h"], 4);
+    for (policy, deadline) in [(at_most_once(), 86_400), (at_most_once(), 600), (at_least_once(), 600)] {
+        let mut rig = Rig::new(policy);
+        let mut operation = rig.operation(1, Lane::Foreground);
+        operation.deadline = T0.after(Duration::from_secs(deadline));
+        rig.input(Input::Enqueue(operation));
+        rig.answer(1, Verdict::Unknown);
+        rig.input(Input::Cancel { key: OperationKey(1) });
+        rig.run_until(at(7_200));
+        assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+        let moves: Vec<_> = rig.records.iter().map(|(_, transition)| *transition).collect();
+        assert_eq!(moves, [Lose, GiveUp, Discard]);
+        assert!(!rig.events.iter().any(|event| matches!(event, Event::OperationQuarantined { .. })));
+    }
+    let mut rig = lost(spent(at_least_once()));
+    rig.input(Input::Cancel { key: OperationKey(1) });
+    for seconds in [60, 300] {
+        rig.wake_at(seconds);
+        rig.absent();
+    }
+    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled), "absent for sure, and no attempt is left");
+    assert!(!rig.records.contains(&(OperationKey(1), Expire)));
+}
+
+#[test]
+fn an_operation_that_was_to_be_cancelled_is_not_exhausted_by_the_attempt_that_it_waited_for() {
+    let mut policy = policy(&["50 requests / 1h"], 4);
+    policy.retry.attempts_max = NonZeroU32::new(1).expect("one");
+    let mut rig = Rig::new(policy);
+    rig.submit(1, Lane::Foreground);
+    rig.input(Input::Cancel { key: OperationKey(1) });
+    rig.answer(1, Verdict::Transient { sent: Sent::Maybe, retry_after: None });
+    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+}
+
+#[test]
 fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
     // Each attempt: when it was claimed, and whether it ended.
     let known: &[(u64, bool)] = &[(0, true)];
@@ -189,7 +231,8 @@ fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
         let mut operation = rig.operation(1, Lane::Foreground);
         operation.attempts = attempts;
         let (state, changed_at) = (OperationState::Deferred, T0);
-        let restored = RestoredOperation { operation, state, next_at: None, rows, changed_at, crashes: 0 };
+        let restored =
+            RestoredOperation { operation, state, next_at: None, rows, changed_at, crashes: 0, requested: None };
         let (key, lane, cost) = (OperationKey(1), Lane::Foreground, Cost::ONE_REQUEST);
         let past = |(claimed, ended): &(u64, bool)| PastAttempt {
             key,
