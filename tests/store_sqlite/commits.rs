@@ -16,10 +16,14 @@ struct Gated {
     store: SqliteStore,
     gate: mpsc::SyncSender<()>,
     commits: Arc<AtomicU64>,
-    _place: Place,
+    place: Place,
 }
 
 fn gated() -> Gated {
+    gated_at(Place::new())
+}
+
+fn gated_at(place: Place) -> Gated {
     let (gate, opened) = mpsc::sync_channel(1);
     let commits = Arc::new(AtomicU64::new(0));
     let (count, opened) = (Arc::clone(&commits), Mutex::new(opened));
@@ -31,9 +35,8 @@ fn gated() -> Gated {
         }
         Fate::GoOn
     });
-    let place = Place::new();
     let store = place.open_with(SqliteOptions::new().commit_probe(probe));
-    Gated { store, gate, commits, _place: place }
+    Gated { store, gate, commits, place }
 }
 
 impl Gated {
@@ -140,5 +143,47 @@ fn calls_after_a_close_say_so() {
             assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
             assert!(error.to_string().contains("closed"), "{error}");
         }
+    });
+}
+
+/// Damages the page on which the email of operation `key` begins, while the store has the file open.
+fn damage(place: &Place, key: u64) {
+    let mut bytes = std::fs::read(place.file()).unwrap();
+    let mark = format!("Subject: {key}\r\n").into_bytes();
+    let found = bytes.windows(mark.len()).position(|window| window == mark).expect("its email is in the file");
+    let start = found / 4_096 * 4_096;
+    bytes[start..start + 4_096].fill(0xa5);
+    std::fs::write(place.file(), bytes).unwrap();
+    // Whatever the store has in its memory of the file is old from here on.
+    place.shell().execute_batch("CREATE TABLE poke (finger INTEGER)").unwrap();
+}
+
+#[test]
+fn one_bad_page_fails_only_the_calls_that_need_it() {
+    let place = Place::new();
+    block_on(async {
+        let store = place.open();
+        store.insert((1..=60).map(|key| sized(key, 20_000)).collect()).await.unwrap();
+        store.claim(vec![claim(50, 1, 5)]).await.unwrap();
+        store.close().await.unwrap();
+    });
+    let gated = gated_at(place);
+    damage(&gated.place, 5);
+    block_on(async {
+        let store = &gated.store;
+        // While the first commit is held back the others gather, and share the next.
+        let (inserted, guilty, accepted, other, ()) = futures::join!(
+            store.insert(vec![new(61)]),
+            store.claim(vec![claim(5, 1, 6)]),
+            store.record(record(50, Transition::Accept, 6)),
+            store.claim(vec![claim(59, 1, 6)]),
+            async { gated.gate.send(()).unwrap() },
+        );
+        assert!(matches!(guilty, Err(StoreError::Damaged { .. })), "{guilty:?}");
+        assert_eq!(accepted, Ok(()));
+        assert_eq!(other.map(|emails| emails.len()), Ok(1));
+        assert!(inserted.is_ok(), "{inserted:?}");
+        assert_eq!(state(store, 50).await, OperationState::Accepted);
+        assert_eq!(state(store, 5).await, OperationState::Queued, "nothing is sent of it");
     });
 }

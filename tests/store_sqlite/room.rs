@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use mailweir::engine::OperationState;
 use mailweir::engine::operation::Transition;
-use mailweir::store::{SqliteOptions, SqliteStore, Store, StoreError};
+use mailweir::store::{NewOperation, SqliteOptions, SqliteStore, Store, StoreError};
 
 use crate::files::Mounted;
 use crate::support::*;
@@ -129,5 +129,31 @@ fn a_submission_that_does_not_fit_fails_alone() {
         assert_eq!(claimed, Ok(vec![Some(new(2).email)]));
         assert_eq!(state(&store, 1).await, OperationState::Accepted);
         assert_eq!(found(&store, 3).await, None);
+    });
+}
+
+#[test]
+fn a_store_that_is_full_of_what_is_overdue_forgets_it_and_goes_on() {
+    let place = Place::new();
+    block_on(async {
+        let options = SqliteOptions::new().file_bytes_max(1 << 20).ended_for(std::time::Duration::from_secs(60));
+        let store = place.open_with(options);
+        let mut last = 0;
+        // All that is there has ended, and not a second of its time is over.
+        loop {
+            match store.insert((last + 1..=last + 100).map(|key| sized(key, 200)).collect()).await {
+                Ok(_) => {}
+                Err(StoreError::Full { .. }) => break,
+                Err(error) => panic!("{error}"),
+            }
+            let ends = (last + 1..=last + 100).flat_map(|key| record(key, Transition::Cancel, 1).to_vec());
+            store.record(ends.collect()).await.expect("room for ends");
+            last += 100;
+        }
+        assert!(last >= 500, "{last}");
+        let later = |key| NewOperation { submitted_at: at(500), deadline: at(9_000), ..sized(key, 200) };
+        store.insert((last + 1..=last + 100).map(later).collect()).await.expect("what is overdue makes room");
+        assert_eq!(state(&store, last + 100).await, OperationState::Queued);
+        assert!(found(&store, 1).await.is_none());
     });
 }

@@ -25,6 +25,22 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
+    /// Whether the whole store is concerned, for a while: its disk is full, or somebody holds it. Not damage, which may
+    /// be one page's.
+    pub(super) fn may_pass(&self) -> bool {
+        use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OperationInterrupted, OutOfMemory, SystemIoFailure};
+        let Self::Sql(error) = self else { return false };
+        matches!(
+            error.sqlite_error_code(),
+            Some(DiskFull | DatabaseBusy | DatabaseLocked | SystemIoFailure | OutOfMemory | OperationInterrupted)
+        )
+    }
+
+    /// Whether there is no room.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    }
+
     /// As a caller sees it.
     pub(super) fn at(self, file: &Path) -> StoreError {
         match self {

@@ -4,16 +4,20 @@
 //! has arrived behind it, bounded in operations and bytes, commits once, and then answers them all. It never waits for
 //! more to arrive: a lone call has its commit at once.
 //!
-//! A call that cannot be done fails alone: the transaction is undone and the others are written again without it. When
-//! the disk is full, submissions fail and the rest is tried again without them, because what is recorded of accepted
-//! operations matters more than new ones.
+//! A call that cannot be done fails alone: the transaction is undone and the others are written again without it. Where
+//! damage does not say whose it is, each is written by itself, so that one bad page is one operation's trouble. Damage
+//! that only forgetting meets ends the forgetting, until the file is opened anew, and not the writing.
+//!
+//! When the disk is full, what is due is forgotten first, in a transaction of its own. If that made no room, submissions
+//! fail and the rest is tried again without them, because what is recorded of accepted operations matters more than new
+//! ones.
 //!
 //! A caller that stops listening changes nothing: what has been handed over is written.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode, Statement};
+use rusqlite::{Connection, Statement};
 use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoint::Checkpointer;
@@ -22,6 +26,7 @@ use super::options::SqliteOptions;
 use super::purge::Purge;
 use super::write::Writes;
 use crate::email::Email;
+use crate::engine::Timestamp;
 use crate::engine::mailbox::Record;
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, StoreError};
 
@@ -67,6 +72,18 @@ impl Call {
             Self::Keep(batch, _) => batch.len(),
             Self::Settle(_) | Self::Close(_) => 0,
         }
+    }
+
+    /// The latest instant that it names.
+    fn latest(&self) -> Timestamp {
+        let latest = match self {
+            Self::Insert(batch, _) => batch.iter().map(|new| new.submitted_at).max(),
+            Self::Claim(batch, _) => batch.iter().map(|claim| claim.at).max(),
+            Self::Record(batch, _) => batch.iter().map(|record| record.at).max(),
+            Self::Keep(batch, _) => batch.iter().filter_map(NoteChange::at).max(),
+            Self::Settle(_) | Self::Close(_) => None,
+        };
+        latest.unwrap_or(Timestamp::EPOCH)
     }
 
     fn bytes(&self) -> usize {
@@ -133,7 +150,8 @@ pub(super) struct Writer<'c> {
     begin: Statement<'c>,
     commit: Statement<'c>,
     writes: Writes<'c>,
-    purge: Purge<'c>,
+    /// Forgets; not any more once it has met damage.
+    purge: Option<Purge<'c>>,
     checkpointer: &'c Checkpointer,
     #[cfg(feature = "test-util")]
     probe: Option<super::probe::CommitProbe>,
@@ -154,7 +172,7 @@ impl<'c> Writer<'c> {
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
             writes: Writes::new(connection, options)?,
-            purge: Purge::new(connection, options)?,
+            purge: Some(Purge::new(connection, options)?),
             checkpointer,
             #[cfg(feature = "test-util")]
             probe: options.commit_probe.clone(),
@@ -178,6 +196,7 @@ impl<'c> Writer<'c> {
     }
 
     fn perform(&mut self, mut group: Vec<Call>) -> After {
+        let mut forgot = false;
         while !group.is_empty() {
             match self.transact(&group) {
                 Ok(answers) => {
@@ -187,6 +206,13 @@ impl<'c> Writer<'c> {
                     break;
                 }
                 Err(Undone::One(place, error)) => group.remove(place).fail(error),
+                Err(Undone::All(fault)) if fault.is_full() && !forgot => {
+                    forgot = true;
+                    if self.make_room(&group) == After::Stop {
+                        return After::Stop;
+                    }
+                }
+                Err(Undone::All(fault)) if group.len() > 1 && !fault.may_pass() => return self.one_by_one(group),
                 Err(Undone::All(fault)) => group = self.lighten(group, fault),
                 #[cfg(feature = "test-util")]
                 Err(Undone::Died) => return After::Stop,
@@ -195,9 +221,43 @@ impl<'c> Writer<'c> {
         After::GoOn
     }
 
+    /// Nobody knows whose fault it was: each shows for itself.
+    fn one_by_one(&mut self, group: Vec<Call>) -> After {
+        for call in group {
+            if self.perform(vec![call]) == After::Stop {
+                return After::Stop;
+            }
+        }
+        After::GoOn
+    }
+
+    /// Forgets what is due by the clock of these calls, so that a full store that holds only what is over goes on. If it
+    /// cannot, the next try is as full.
+    fn make_room(&mut self, group: &[Call]) -> After {
+        // The log's room can be used again once it has been taken over.
+        self.checkpointer.take_over(self.connection);
+        self.writes.latest = group.iter().map(Call::latest).fold(self.writes.latest, Ord::max);
+        let done = self.forget_due();
+        match self.undo_if_failed(done) {
+            #[cfg(feature = "test-util")]
+            Err(Undone::Died) => After::Stop,
+            _ => After::GoOn,
+        }
+    }
+
+    fn forget_due(&mut self) -> Result<(), Undone> {
+        let Some(purge) = &mut self.purge else { return Ok(()) };
+        self.begin.execute([]).map_err(|error| Undone::All(error.into()))?;
+        purge.run(&mut self.writes, GROUP_OPERATIONS_MAX).map_err(Undone::All)?;
+        self.writes.tally.write().map_err(Undone::All)?;
+        self.commit()?;
+        self.writes.tally.commit();
+        Ok(())
+    }
+
     /// What is worth another try after the store could not: without the submissions, if it was full.
     fn lighten(&mut self, group: Vec<Call>, fault: Fault) -> Vec<Call> {
-        let is_full = matches!(&fault, Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull));
+        let is_full = fault.is_full();
         let error = fault.at(self.file);
         if is_full {
             // The log's room can be used again once it has been taken over.
@@ -216,6 +276,10 @@ impl<'c> Writer<'c> {
     /// One transaction for the whole group, durable when it returns the answers.
     fn transact(&mut self, group: &[Call]) -> Result<Vec<Answer>, Undone> {
         let done = self.write(group);
+        self.undo_if_failed(done)
+    }
+
+    fn undo_if_failed<T>(&mut self, done: Result<T, Undone>) -> Result<T, Undone> {
         if done.is_err() {
             self.writes.roll_back();
             if !self.connection.is_autocommit() {
@@ -241,11 +305,20 @@ impl<'c> Writer<'c> {
                 Fault::Sql(_) => Undone::All(fault),
             })?);
         }
-        self.purge.run(&mut self.writes, operations).map_err(Undone::All)?;
+        self.forget(operations)?;
         self.writes.tally.write().map_err(Undone::All)?;
         self.commit()?;
         self.writes.tally.commit();
         Ok(answers)
+    }
+
+    fn forget(&mut self, written: usize) -> Result<(), Undone> {
+        let Some(purge) = &mut self.purge else { return Ok(()) };
+        match purge.run(&mut self.writes, written) {
+            Err(fault) if !fault.may_pass() => self.purge = None,
+            done => done.map_err(Undone::All)?,
+        }
+        Ok(())
     }
 
     fn write_one(&mut self, call: &Call) -> Result<Answer, Fault> {
