@@ -175,6 +175,13 @@ impl SharedActor {
             }
             Effect::Announce(ask) => self.announce(ask),
             Effect::Troubled { scope, reason } => self.tell_trouble(now, &scope, reason),
+            Effect::Elect { scope } => {
+                if let Some(fleet) = &self.world.fleet {
+                    let span = self.world.settings.load().shared().breaker.probe_timeout;
+                    fleet.elect(&self.world, scope, span);
+                }
+            }
+            Effect::Yield { scope } => drop(self.world.fleet.as_ref().map(|fleet| fleet.yield_turn(scope))),
             Effect::Remember { scope, memory } => self.remember(now, scope, memory),
             Effect::Event(event) => self.world.reporter.emit(now, &event, &telemetry::Context::default()),
         }
@@ -255,6 +262,9 @@ impl SharedActor {
         let settings = self.world.settings.load();
         let horizon = settings.shared_horizon(now);
         let mut engine = Shared::new(settings.shared());
+        if self.world.fleet.is_some() {
+            engine = engine.one_of_many();
+        }
         for (scope, memory) in &self.memories {
             engine.restore_breaker(now, scope, memory);
         }

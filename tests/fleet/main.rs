@@ -5,6 +5,7 @@
 mod deaths;
 mod letters;
 mod outages;
+mod probes;
 mod rates;
 mod remote;
 mod support;

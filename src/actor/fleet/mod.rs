@@ -14,6 +14,7 @@ mod owning;
 mod remote;
 mod route;
 mod tickets;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

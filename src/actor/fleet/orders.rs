@@ -12,9 +12,9 @@ use crate::actor::reply::Reply;
 use crate::actor::shared::SharedItem;
 use crate::actor::world::World;
 use crate::clock::Clock;
+use crate::engine::Scope;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
-use crate::engine::{Scope, Timestamp};
 use crate::store::fleet::{News, Obeyed, Order, OrderBody, OrderId};
 
 /// Orders whose answers are awaited.
@@ -85,6 +85,7 @@ impl Membership {
         let Ok(notes) = guard(|| self.api.notes()).await else { return };
         let now = world.clock.now();
         world.lifted.learn(now, &notes);
+        self.rest_by_notes(world, &notes);
         let holds: Vec<HoldFacts> = notes.iter().filter_map(HoldFacts::read).filter(|hold| hold.until > now).collect();
         let trips: Vec<TripFacts> = notes.iter().filter_map(TripFacts::read).filter(|trip| trip.until > now).collect();
         for gone in world.holds.all(now).into_iter().filter(|old| !holds.iter().any(|new| new.scope == old.scope)) {
@@ -108,13 +109,6 @@ impl Membership {
             if !known && world.trips.note(now, trip.clone()).is_ok() {
                 world.shared.push(SharedItem::Input(SharedInput::Trip { scope: trip.scope, until: trip.until }));
             }
-        }
-    }
-
-    /// A shared scope is to rest, by the word of another process.
-    pub(super) fn rest(&self, world: &World, scope: Scope, until: Timestamp) {
-        if until > self.clock.now() && !matches!(scope, Scope::Mailbox(_)) {
-            world.shared.push(SharedItem::Input(SharedInput::Trip { scope, until }));
         }
     }
 }

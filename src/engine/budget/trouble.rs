@@ -90,6 +90,26 @@ impl Budget {
         self.breaker.trip(now, until, waiting, events);
     }
 
+    /// Another process met a cooldown of this scope.
+    pub(crate) fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, events: &mut Vec<Event>) {
+        self.breaker.merge_cooldown(now, until, events);
+    }
+
+    /// Whether the next send would be the probe.
+    pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
+        self.breaker.gate(now, self.in_flight) == Gate::Probe
+    }
+
+    /// Whether a probe may go, or is on its way.
+    pub(crate) fn is_half_open(&self, now: Timestamp) -> bool {
+        matches!(self.breaker.gate(now, self.in_flight), Gate::Probe | Gate::ProbeInFlight { .. })
+    }
+
+    /// Whether nothing leaves.
+    pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
+        matches!(self.breaker.gate(now, self.in_flight), Gate::Blocked { .. })
+    }
+
     pub(crate) fn close_breaker(&mut self, now: Timestamp, events: &mut Vec<Event>) {
         self.breaker.close(now, events);
     }

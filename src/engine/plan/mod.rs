@@ -111,7 +111,7 @@ impl Plan {
     /// Under the shared scopes as they stood at the same instant, where `mailbox` is this one.
     #[must_use]
     pub fn with_shared(mut self, shared: Shared, mailbox: MailboxKey) -> Self {
-        self.shared = Some((shared, mailbox));
+        self.shared = Some((shared.alone(), mailbox));
         self
     }
 

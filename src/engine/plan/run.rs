@@ -318,6 +318,8 @@ impl Run {
                     shared::Effect::Wait { .. }
                     | shared::Effect::Event(_)
                     | shared::Effect::Remember { .. }
+                    | shared::Effect::Elect { .. }
+                    | shared::Effect::Yield { .. }
                     | shared::Effect::Troubled { .. } => {}
                 }
             }

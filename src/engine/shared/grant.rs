@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::election::Vote;
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared};
 use crate::engine::budget::{Budget, Grant, Rules, Wait};
 use crate::engine::constraint::{Constraint, Wall};
@@ -32,6 +33,15 @@ impl Shared {
                 self.events = events;
                 self.watch(now, &scope);
             }
+            Input::Cooled { scope, until } => {
+                let mut events = std::mem::take(&mut self.events);
+                if let Some(budget) = self.budget_mut(&scope) {
+                    budget.merge_cooldown(now, until, &mut events);
+                }
+                self.events = events;
+                self.watch(now, &scope);
+            }
+            Input::Elected { scope, ballot } => self.elected(&scope, ballot),
             Input::CloseBreaker(scope) => {
                 let mut events = std::mem::take(&mut self.events);
                 if let Some(budget) = self.budget_mut(&scope) {
@@ -166,8 +176,9 @@ impl Shared {
             }
             let key = self.peek(now, lane);
             if let Some(key) = key {
-                let Some(wait) = self.application_wait(now, key) else { return Some(key) };
-                self.pump_at = self.pump_at.min(wait.until);
+                let until = self.application_wait(now, key).map(|wait| wait.until);
+                let Some(until) = until.or_else(|| self.application_turn(now)) else { return Some(key) };
+                self.pump_at = self.pump_at.min(until);
             }
             if lane == Lane::Foreground {
                 self.mark_contended(now);
@@ -192,7 +203,7 @@ impl Shared {
     /// The next of a lane that only the application could still make wait. A tenant that is full holds up its own.
     fn peek(&mut self, now: Timestamp, lane: Lane) -> Option<OperationKey> {
         let (waiting, tenants, rules) = (&self.waiting, &self.tenants, Rules::from(&*self.policy));
-        let mut next = Timestamp::NEVER;
+        let (mut next, mut unasked, election) = (Timestamp::NEVER, Vec::new(), &self.election);
         let foreground_of = |tenant: &Arc<str>| {
             waiting.values().any(|other| other.lane == Lane::Foreground && other.tenant.as_ref() == Some(tenant))
         };
@@ -205,12 +216,25 @@ impl Shared {
                 next = next.min(wait.until);
                 return Usable::SkipOperation;
             }
+            match election.as_ref().map_or(Vote::Go, |election| election.vote(now, budget)) {
+                Vote::Go => {}
+                Vote::Wait(until) => {
+                    next = next.min(until);
+                    return Usable::SkipOperation;
+                }
+                Vote::Ask => {
+                    unasked.push(Arc::clone(tenant));
+                    return Usable::SkipOperation;
+                }
+            }
             if lane == Lane::Background && foreground_of(tenant) {
                 return Usable::SkipOperation;
             }
             Usable::Yes
         });
         self.pump_at = self.pump_at.min(next);
+        unasked.dedup();
+        self.ask_turns(now, unasked);
         key
     }
 
@@ -277,10 +301,10 @@ impl Shared {
         let tenant = claimant.tenant.as_ref().and_then(|tenant| self.tenants.get(tenant));
         let waits = [Some(&self.application), tenant].into_iter().flatten();
         let wait = waits.filter_map(|budget| budget.wait(now, lane, &cost, Grant::Ordinary, rules));
-        let wait = wait.max_by_key(|wait| wait.until).unwrap_or(Wait {
-            until: now,
-            constraint: Constraint { wall: Wall::Queue, scope: ScopeKind::Application, ready_at: now, binding: true },
-            windows: 0,
+        let wait = wait.max_by_key(|wait| wait.until).unwrap_or_else(|| {
+            let (wall, until) = self.turn_wait(now, key).map_or((Wall::Queue, now), |until| (Wall::Probe, until));
+            let scope = ScopeKind::Application;
+            Wait { until, constraint: Constraint { wall, scope, ready_at: until, binding: true }, windows: 0 }
         });
         // Distinct instants at the admitted rate: the k-th in line comes k gaps later.
         let position = self.lanes[lane.index()].len().saturating_sub(1);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::election::Ballot;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
@@ -67,6 +68,20 @@ pub enum Input {
         /// Until when.
         until: Timestamp,
     },
+    /// Another process met a cooldown of a scope: the later end counts.
+    Cooled {
+        /// Which.
+        scope: Scope,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Whose turn it is to probe a scope: the answer to [`Effect::Elect`].
+    Elected {
+        /// Which.
+        scope: Scope,
+        /// Whose.
+        ballot: Ballot,
+    },
     /// An operator closes it.
     CloseBreaker(Scope),
     /// An operator holds a scope.
@@ -112,6 +127,18 @@ pub enum Effect {
         scope: Scope,
         /// Which of the two.
         reason: TripReason,
+    },
+    /// Ask whose turn it is to probe a scope, for [`BreakerPolicy::probe_timeout`], and answer with [`Input::Elected`].
+    ///
+    /// [`BreakerPolicy::probe_timeout`]: crate::engine::policy::BreakerPolicy::probe_timeout
+    Elect {
+        /// Which.
+        scope: Scope,
+    },
+    /// This process needs its turn no longer.
+    Yield {
+        /// Of which scope.
+        scope: Scope,
     },
     /// Tell every mailbox whether to ask.
     Announce(AskShared),

@@ -7,6 +7,7 @@
 //!
 //! The breakers of these scopes live here beside their budgets: one cooldown, one probe, one ramp for everybody.
 
+mod election;
 mod grant;
 mod io;
 mod restore;
@@ -17,6 +18,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+pub use election::Ballot;
 pub use io::{Asker, Effect, Input, MailboxKey};
 
 use super::breaker::BreakerFacts;
@@ -31,6 +33,7 @@ use super::operation::KeyMap;
 use super::policy::SharedPolicy;
 use super::scope::Scope;
 use super::time::Timestamp;
+use election::Election;
 
 /// The engine of the shared scopes: one decision over the application and the tenant, all or nothing.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Shared {
     alert: BTreeSet<Arc<str>>,
     /// Where the search for tenants' budgets that may be dropped goes on.
     looked_at: Option<Arc<str>>,
+    /// Whose turn it is to probe; `None`: there is one process only.
+    election: Option<Election>,
 }
 
 /// Who waits, or holds a reservation.
@@ -85,6 +90,7 @@ impl Shared {
             pump_at: Timestamp::NEVER,
             alert: BTreeSet::new(),
             looked_at: None,
+            election: None,
         };
         shared.announced = shared.needed();
         shared
@@ -102,6 +108,7 @@ impl Shared {
         self.sweep(now);
         self.plan_waves(now);
         self.pump(now);
+        self.yield_turns(now);
         if let Some(key) = asked {
             self.tell_wait(now, key);
         }

@@ -1,5 +1,7 @@
 //! The shared scopes' engine, one input at a time.
 
+mod election;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,8 @@ struct Rig {
     announced: Vec<AskShared>,
     events: Vec<Event>,
     troubled: Vec<(Scope, TripReason)>,
+    elects: Vec<Scope>,
+    yields: Vec<Scope>,
 }
 
 impl Rig {
@@ -51,6 +55,8 @@ impl Rig {
             announced: Vec::new(),
             events: Vec::new(),
             troubled: Vec::new(),
+            elects: Vec::new(),
+            yields: Vec::new(),
         }
     }
 
@@ -63,6 +69,8 @@ impl Rig {
                 Effect::Announce(ask) => self.announced.push(ask),
                 Effect::Event(event) => self.events.push(event),
                 Effect::Troubled { scope, reason } => self.troubled.push((scope, reason)),
+                Effect::Elect { scope } => self.elects.push(scope),
+                Effect::Yield { scope } => self.yields.push(scope),
                 Effect::Remember { .. } => {}
             }
         }
