@@ -13,6 +13,8 @@ mod admit;
 mod packed;
 mod settle;
 mod tenured;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 use std::time::Duration;
@@ -136,7 +138,8 @@ impl Budget {
     }
 
     /// New limits. What was counted stays counted: each new limit takes over the record of the same unit and window, or
-    /// else that of the longest window of its unit, which counts at least as much.
+    /// else that of the next longer window of its unit, which counts at least as much; of the longest where none is longer.
+    /// Of a record that a window in force keeps it takes only what its own length covers.
     pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, guard: &GuardPolicy) {
         self.concurrency.set_limit(policy.concurrency);
         if *self.limits != *policy.limits {
@@ -149,12 +152,17 @@ impl Budget {
         let old = std::mem::take(&mut self.rows);
         for limit in &policy.limits {
             let of_unit = || old.iter().filter(|row| row.ledger.limit().unit() == limit.unit());
-            let same = of_unit().find(|row| row.ledger.limit().window() == limit.window());
-            let longest = of_unit().max_by_key(|row| row.ledger.limit().window());
-            let kept = same.or(longest).cloned();
-            let mut row = kept.unwrap_or_else(|| Row::new(*limit, guard, self.known_since));
-            if row.ledger.limit() != *limit {
-                row.ledger.set_limit(now, *limit, guard);
+            let window = |row: &&Row| row.ledger.limit().window();
+            let longer = of_unit().filter(|row| window(row) >= limit.window()).min_by_key(window);
+            let mut row = match longer.or_else(|| of_unit().max_by_key(window)) {
+                None => Row::new(*limit, guard, self.known_since),
+                Some(before) => before.clone(),
+            };
+            let before = row.ledger.limit();
+            let stays = |other: &Limit| other.unit() == before.unit() && other.window() == before.window();
+            row.ledger.set_limit(now, *limit, guard);
+            if before.window() > limit.window() && policy.limits.iter().any(stays) {
+                row.ledger.shorten(now, before.window(), guard);
             }
             self.rows.push(row);
         }

@@ -185,6 +185,13 @@ impl Log {
         })
     }
 
+    /// Every charge counts for `micros` less.
+    pub(super) fn shorten(&mut self, micros: u64) {
+        for entry in &mut self.entries {
+            entry.free_at = entry.free_at.saturating_sub(micros);
+        }
+    }
+
     /// Every charge counts for `micros` longer.
     pub(super) fn stretch(&mut self, micros: u64) {
         for entry in &mut self.entries {

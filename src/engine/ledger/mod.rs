@@ -239,8 +239,11 @@ impl Ledger {
     /// under a longer window; what was forgotten under a shorter one stays forgotten (restore it from the attempt log).
     pub fn set_limit(&mut self, now: Timestamp, limit: Limit, guard: &GuardPolicy) {
         let (old, old_rate) = (self.rule, self.rate());
-        self.limit = limit;
-        self.rule = Rule::new(&limit, guard);
+        let rule = Rule::new(&limit, guard);
+        if (self.limit, old) == (limit, rule) {
+            return;
+        }
+        (self.limit, self.rule) = (limit, rule);
         let rate = self.rate();
         let (now, longest) = (now.as_micros(), self.rule.span.max(old.span));
         if self.rule.key == Key::Completion {
@@ -255,6 +258,16 @@ impl Ledger {
                 None => rebuilt(&book.log, rate, longest),
             })
         });
+    }
+
+    /// Forgets what this limit does not cover of a record that another ledger, of the longer window `from`, keeps. Call it
+    /// after [`Ledger::set_limit`].
+    pub(crate) fn shorten(&mut self, now: Timestamp, from: Duration, guard: &GuardPolicy) {
+        let longer = guarded(micros(from), guard.clock_error.as_ppm());
+        if let Some(book) = &mut self.book {
+            book.log.shorten(longer.saturating_sub(self.rule.span));
+        }
+        self.expire(now);
     }
 
     fn rate(&self) -> Option<Rate> {

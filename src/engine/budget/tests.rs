@@ -1,0 +1,87 @@
+//! New limits over an old record.
+
+use std::time::Duration;
+
+use super::*;
+use crate::engine::ratio::Ratio;
+use crate::engine::verdict::Verdict;
+
+const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+fn at(seconds: u64) -> Timestamp {
+    T0.after(Duration::from_secs(seconds))
+}
+
+fn scope(limits: &[&str]) -> ScopePolicy {
+    ScopePolicy { limits: limits.iter().map(|text| text.parse().expect("a limit")).collect(), concurrency: None }
+}
+
+fn budget(limits: &[&str]) -> Budget {
+    Budget::new(Scope::Application, &scope(limits))
+}
+
+/// One send every `gap` seconds, from T0 up to and including `last`.
+fn sent(budget: &mut Budget, gap: u64, last: u64) {
+    let policy = SharedPolicy::default();
+    let rules = Rules::from(&policy);
+    for now in (0..=last / gap).map(|step| at(step * gap)) {
+        budget.reserve(now, Lane::Foreground, &Cost::ONE_REQUEST, rules, &mut Vec::new());
+        let (answer, blame) = (Verdict::Accepted.into(), Blame::Here);
+        let cost = Cost::ONE_REQUEST;
+        budget.settle(now, Lane::Foreground, &cost, now, &answer, blame, rules, 0, &mut Vec::new());
+    }
+}
+
+fn used(budget: &Budget, now: Timestamp) -> Vec<u64> {
+    budget.rows().iter().map(|row| row.ledger.used(now)).collect()
+}
+
+fn until(budget: &Budget, now: Timestamp) -> Option<Timestamp> {
+    let policy = SharedPolicy::default();
+    let wait = budget.wait(now, Lane::Foreground, &Cost::ONE_REQUEST, Grant::Ordinary, Rules::from(&policy));
+    wait.map(|wait| wait.until)
+}
+
+#[test]
+fn a_new_window_begins_with_the_record_of_the_next_longer_one() {
+    let mut budget = budget(&["30 requests / 1m", "10000 requests / 10m"]);
+    sent(&mut budget, 2, 598);
+    assert_eq!(used(&budget, at(599)), [30, 300]);
+    budget.reconfigure(at(599), &scope(&["25 requests / 59s", "10000 requests / 10m"]), &GuardPolicy::default());
+    assert_eq!(used(&budget, at(599)), [30, 300], "the minute's, not the ten minutes'");
+    let next = until(&budget, at(599)).expect("30 of 25");
+    assert!(next <= at(611), "{next:?}: six of the minute have to go");
+}
+
+#[test]
+fn of_a_record_that_is_kept_a_new_window_takes_what_it_covers() {
+    let mut budget = budget(&["30 requests / 1m", "4000 requests / 10m"]);
+    sent(&mut budget, 2, 598);
+    let policy = scope(&["100 requests / 2m", "4000 requests / 10m"]);
+    budget.reconfigure(at(599), &policy, &GuardPolicy::default());
+    assert_eq!(used(&budget, at(599)), [60, 300], "those of the last two minutes");
+    assert_eq!(until(&budget, at(599)), None);
+    // What it covers counts as long as it would have, had the window been there.
+    assert_eq!(used(&budget, at(599 + 119)), [1, 241]);
+    assert_eq!(used(&budget, at(599 + 121)), [0, 240]);
+}
+
+#[test]
+fn a_record_that_nothing_else_keeps_is_kept_whole() {
+    let mut budget = budget(&["10 requests / 10m"]);
+    sent(&mut budget, 60, 540);
+    budget.reconfigure(at(540), &scope(&["10 requests / 1m"]), &GuardPolicy::default());
+    assert_eq!(used(&budget, at(540)), [10], "raising grants no free window");
+    budget.reconfigure(at(540), &scope(&["10 requests / 1h", "5 bytes / 1h"]), &GuardPolicy::default());
+    assert_eq!(used(&budget, at(540)), [10, 0]);
+    assert_eq!(used(&budget, at(3_600)), [10, 0], "and counts as long as the longer one says");
+}
+
+#[test]
+fn other_margins_hold_from_the_reload_on_for_limits_that_stay() {
+    let mut budget = budget(&["1 requests / 1m"]);
+    sent(&mut budget, 1, 0);
+    let guard = GuardPolicy { clock_error: Ratio::percent(50), ..GuardPolicy::default() };
+    budget.reconfigure(T0, &scope(&["1 requests / 1m"]), &guard);
+    assert_eq!(until(&budget, T0), Some(at(120)), "a minute may be two by the provider's clock");
+}
