@@ -119,7 +119,7 @@ fn lane_events() -> Vec<Event> {
 }
 
 fn operation_events() -> Vec<Event> {
-    let constraint = |wall| Constraint { wall, scope: ScopeKind::Mailbox, ready_at: Timestamp::NEVER, binding: true };
+    let constraint = |wall| Constraint::exact(wall, ScopeKind::Mailbox, Timestamp::NEVER).as_binding();
     let finished = |outcome, status| Event::AttemptFinished {
         key: OperationKey(7),
         lane: Lane::Foreground,

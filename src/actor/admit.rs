@@ -16,6 +16,7 @@ use super::unfit::Why;
 use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
+use crate::engine::shared;
 use crate::engine::spread::fnv1a;
 use crate::engine::{Operation, OperationKey};
 use crate::store::{KeyHash, NewOperation, Note};
@@ -58,8 +59,7 @@ impl MailboxActor {
         let operation = self.operation_of(&handed);
         let coming = self.journal.coming(operation.lane);
         let wait_max = handed.submission.wait_max;
-        let checked = self.engine.as_ref().map(|engine| engine.check_behind(self.now, &operation, wait_max, coming));
-        if let Some(Err(refusal)) = checked {
+        if let Err(refusal) = self.judge(&operation, wait_max, coming) {
             return self.refuse_unless_known(handed, Why::Engine(refusal));
         }
         let charge = match self.charge_caller(&handed) {
@@ -73,6 +73,15 @@ impl MailboxActor {
         });
         let new = self.new_operation(&handed, &operation, note);
         self.journal.insert(Newcomer { handed, operation, charge }, new);
+    }
+
+    /// Whether it can be taken in, by the shared scopes and by the mailbox.
+    pub(super) fn judge(&self, operation: &Operation, most: Option<Duration>, coming: usize) -> Result<(), Refusal> {
+        let (lane, tenant, cost) = (operation.lane, operation.tenant.as_ref(), &operation.cost);
+        shared::check(&self.world.settings.load().shared(), tenant, cost)?;
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let shared = self.world.standing.load().of(lane, tenant, cost);
+        engine.check_behind(self.now, operation, most, coming, &shared)
     }
 
     /// What goes into the store.
@@ -159,8 +168,7 @@ impl MailboxActor {
     fn ask_permit(&mut self, request: PermitRequest) {
         let operation = self.permit_operation(&request);
         let wait_max = request.wait_max.filter(|_| matches!(request.reply, PermitReply::Wait(_)));
-        let checked = self.engine.as_ref().map(|engine| engine.check(self.now, &operation, wait_max));
-        if let Some(Err(refusal)) = checked {
+        if let Err(refusal) = self.judge(&operation, wait_max, 0) {
             return refuse(request.reply, refusal);
         }
         let key = operation.key;

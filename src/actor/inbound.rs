@@ -123,7 +123,8 @@ impl MailboxActor {
         }
         let reply = asked.reply.take();
         let constraints = self.engine.as_ref().map(|engine| engine.explain(self.now, Some(key))).unwrap_or_default();
-        let until = constraints.iter().map(|constraint| constraint.ready_at).max().unwrap_or(self.now);
+        let binding = constraints.iter().find(|constraint| constraint.binding);
+        let until = binding.map_or(self.now, |constraint| constraint.ready_at);
         if let Some(PermitReply::Try(sender)) = reply {
             drop(sender.send(Ok(TryAcquire::Deferred { until, constraints })));
         }

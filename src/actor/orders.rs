@@ -190,12 +190,14 @@ impl MailboxActor {
     }
 
     fn release(&mut self, order: PersonOrder, record: &OperationRecord) {
-        let Some(engine) = &self.engine else { return };
+        if self.engine.is_none() {
+            return;
+        }
         let mut restored = Box::new(past::restored(record));
         let operation = &mut restored.operation;
         operation.deadline = order.note.deadline.unwrap_or(operation.deadline);
         let coming = self.journal.coming(operation.lane);
-        if let Err(refusal) = engine.check_behind(self.now, operation, None, coming) {
+        if let Err(refusal) = self.judge(operation, None, coming) {
             return drop(order.answer.send(Err(refusal)));
         }
         let key = order.key;

@@ -26,6 +26,7 @@ use super::supervisor::Errand;
 use crate::clock::Clock;
 use crate::config;
 use crate::engine::mailbox::AskShared;
+use crate::engine::shared::Standing;
 use crate::engine::{Event, OperationKey, Timestamp};
 use crate::store::{KeySecret, Recovery, Store};
 use crate::telemetry::{Context, EventKind, Redaction, SchedulerEvent, Telemetry};
@@ -64,6 +65,8 @@ pub(crate) struct World {
     pub(crate) reporter: Reporter,
     closing: AtomicBool,
     ask_shared: AtomicBool,
+    /// What is known of the waits at the shared scopes; they publish it at the end of each turn.
+    pub(crate) standing: ArcSwap<Standing>,
     last_key: AtomicU64,
     /// How often a timer woke an actor.
     #[cfg(feature = "test-util")]
@@ -114,6 +117,7 @@ impl World {
             stop: CancellationToken::new(),
             closing: AtomicBool::new(false),
             ask_shared: AtomicBool::new(true),
+            standing: ArcSwap::default(),
             last_key: AtomicU64::new(last_key.map_or(0, |key| key.0)),
             #[cfg(feature = "test-util")]
             wakes: AtomicU64::new(0),

@@ -17,8 +17,47 @@ pub struct Constraint {
     pub scope: ScopeKind,
     /// When it lets the send pass, by what is known now. [`Timestamp::NEVER`]: not by itself.
     pub ready_at: Timestamp,
+    /// How far that instant can be relied on.
+    #[serde(default)]
+    pub certainty: Certainty,
     /// Whether it is the one that binds.
     pub binding: bool,
+}
+
+/// How far the instant of a constraint can be relied on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// Not before it, by what is known now.
+    #[default]
+    Exact,
+    /// At the latest then: an attempt in flight has to end first, which no timer can tell.
+    AtMost,
+}
+
+impl Constraint {
+    /// A constraint of an instant that can be relied on, and not marked as the binding one.
+    #[must_use]
+    pub const fn exact(wall: Wall, scope: ScopeKind, ready_at: Timestamp) -> Self {
+        Self { wall, scope, ready_at, certainty: Certainty::Exact, binding: false }
+    }
+
+    /// The same, marked as the one that binds.
+    #[must_use]
+    pub const fn as_binding(self) -> Self {
+        Self { binding: true, ..self }
+    }
+
+    /// Marks the one of `found` that binds, and no other: the latest of those whose instant can be relied on; where
+    /// there is none, the latest.
+    pub fn mark_binding(found: &mut [Self]) {
+        let rank = |constraint: &Self| (constraint.certainty == Certainty::Exact, constraint.ready_at);
+        let highest = found.iter().map(rank).max();
+        let at = found.iter().position(|constraint| Some(rank(constraint)) == highest);
+        for (index, constraint) in found.iter_mut().enumerate() {
+            constraint.binding = Some(index) == at;
+        }
+    }
 }
 
 /// The short label of a constraint.
@@ -85,6 +124,32 @@ pub enum Wall {
     Queue,
     /// The outcome of an earlier step (a durable write, a shared reservation) is awaited.
     Step,
+}
+
+impl Wall {
+    /// What the window counts, for a wall that is of one.
+    #[must_use]
+    pub const fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Window { unit, .. }
+            | Self::Reserve { unit, .. }
+            | Self::Pace { unit, .. }
+            | Self::Share { unit, .. }
+            | Self::Part { unit, .. } => Some(unit),
+            Self::Ownership
+            | Self::InFlight
+            | Self::Cooldown
+            | Self::Probe
+            | Self::Ramp
+            | Self::Health
+            | Self::Hold
+            | Self::Widening
+            | Self::NotBefore
+            | Self::Backoff
+            | Self::Queue
+            | Self::Step => None,
+        }
+    }
 }
 
 impl fmt::Display for Wall {

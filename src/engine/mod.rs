@@ -28,7 +28,7 @@ pub mod time;
 pub mod verdict;
 pub mod widening;
 
-pub use constraint::{Constraint, Wall};
+pub use constraint::{Certainty, Constraint, Wall};
 pub use cost::{Cost, Unit};
 pub use event::{Event, TripReason};
 pub use lane::Lane;

@@ -241,15 +241,11 @@ impl SchedulerHandle {
     }
 }
 
-/// The constraints of all scopes together; the latest of them binds.
-fn merged(own: Vec<Constraint>, shared: Vec<Constraint>) -> Vec<Constraint> {
-    let mut all: Vec<Constraint> =
-        own.into_iter().chain(shared).map(|constraint| Constraint { binding: false, ..constraint }).collect();
-    let latest = all.iter().map(|constraint| constraint.ready_at).max();
-    if let Some(binding) = all.iter_mut().find(|constraint| Some(constraint.ready_at) == latest) {
-        binding.binding = true;
-    }
-    all
+/// The constraints of all scopes together; one of them binds.
+fn merged(mut own: Vec<Constraint>, shared: Vec<Constraint>) -> Vec<Constraint> {
+    own.extend(shared);
+    Constraint::mark_binding(&mut own);
+    own
 }
 
 /// What happens, as it happens. Ends when the last handle is gone.

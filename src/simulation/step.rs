@@ -220,6 +220,9 @@ impl World {
                 let waiting = Input::Waiting { key: asker.key, until, constraint };
                 self.work.push_back(Work::Mailbox(number(asker), waiting));
             }
+            shared::Effect::Deny(asker) => {
+                self.work.push_back(Work::Mailbox(number(asker), Input::Denied { key: asker.key }));
+            }
             shared::Effect::Announce(ask) => {
                 for mailbox in 0..self.mailboxes.len() {
                     self.work.push_back(Work::Mailbox(mailbox, Input::AskShared(ask)));

@@ -17,7 +17,8 @@ use crate::actor::permit::PermitError;
 use crate::actor::question::OrderAnswer;
 use crate::actor::reply::Reply;
 use crate::actor::ticket::Ticket;
-use crate::engine::mailbox::{HoldTarget, Input};
+use crate::engine::mailbox::{HoldTarget, Input, check_cost};
+use crate::engine::shared;
 use crate::engine::{OperationKey, Verdict};
 use crate::store::fleet::{Landing, Obeyed, OrderBody, PersonWord};
 use crate::store::{Inserted, OperationRecord};
@@ -37,6 +38,11 @@ impl MailboxActor {
 
     fn store_for_owner(&mut self, handed: Box<Handed>) {
         let operation = self.operation_of(&handed);
+        let shared = shared::check(&self.world.settings.load().shared(), operation.tenant.as_ref(), &operation.cost);
+        // What no limit can hold is no matter of the moment.
+        if let Err(refusal) = shared.and_then(|()| check_cost(&self.policy, &operation.cost)) {
+            return handed.refuse(|submission| SubmitError::Refused { refusal, submission });
+        }
         match self.charge_caller(&handed) {
             Ok(charge) => {
                 let new = self.new_operation(&handed, &operation, None);

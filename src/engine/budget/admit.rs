@@ -2,13 +2,15 @@
 
 use super::{Budget, Row, Rules};
 use crate::engine::breaker::Gate;
-use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::constraint::{Certainty, Constraint, Wall};
 use crate::engine::cost::{Cost, CostSum, Unit};
 use crate::engine::lane::Lane;
 use crate::engine::lanes::capacity_of;
 use crate::engine::ledger::{Earliest, capacity};
 use crate::engine::limit::Limit;
+use crate::engine::mailbox::Refusal;
 use crate::engine::policy::LanesMode;
+use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
 
 /// By which rules a background operation is judged.
@@ -68,29 +70,30 @@ impl Budget {
         each: &mut impl FnMut(Option<usize>, Constraint),
     ) {
         let scope = self.scope().kind();
-        let mut put = |wall, ready_at| each(None, Constraint { wall, scope, ready_at, binding: false });
+        let mut put =
+            |wall, (ready_at, certainty)| each(None, Constraint { wall, scope, ready_at, certainty, binding: false });
         if !self.is_calm() {
             self.troubles(now, lane, &mut put);
         }
         if self.connect_at > now {
-            put(Wall::InFlight, self.connect_at);
+            put(Wall::InFlight, exactly(self.connect_at));
         }
         if !self.concurrency.may_start(lane, now) {
             // A completion frees a slot, which no timer can tell; this is the latest it can come.
             let latest = now.after(rules.guard.request_deadline_max);
-            put(Wall::InFlight, self.concurrency.deadline().map_or(latest, |at| at.min(latest)));
+            put(Wall::InFlight, at_most(self.concurrency.deadline().map_or(latest, |at| at.min(latest))));
         }
         if let Some(tenure) = &self.tenure {
-            self.parts(tenure, now, (lane, cost), rules, &mut |wall, ready_at| {
-                each(None, Constraint { wall, scope, ready_at, binding: false });
-            });
+            self.parts(tenure, now, (lane, cost), rules, &mut put);
         }
         for (index, row) in self.rows.iter().enumerate() {
             let limit = row.ledger.limit();
             let units = cost.of(limit.unit());
             if units > 0 {
                 let ask = Ask { now, units, amount: self.breaker.amount(now, index, limit.amount()), rules };
-                let mut put = |wall, ready_at| each(Some(index), Constraint { wall, scope, ready_at, binding: false });
+                let mut put = |wall, (ready_at, certainty)| {
+                    each(Some(index), Constraint { wall, scope, ready_at, certainty, binding: false });
+                };
                 match (lane, grant) {
                     (Lane::Foreground, _) | (_, Grant::Floor) => row.window(&ask, &mut put),
                     (Lane::Background, Grant::Ordinary) => row.background(&ask, &mut put),
@@ -100,24 +103,25 @@ impl Budget {
     }
 
     /// What keeps a send from going for other reasons than its cost.
-    fn troubles(&self, now: Timestamp, lane: Lane, put: &mut impl FnMut(Wall, Timestamp)) {
+    fn troubles(&self, now: Timestamp, lane: Lane, put: &mut impl FnMut(Wall, Instant)) {
         if let Some(until) = self.hold_until(now) {
-            put(Wall::Hold, until);
+            put(Wall::Hold, exactly(until));
         }
         match self.breaker.gate(now, self.in_flight) {
             Gate::Pass | Gate::Probe => {}
             Gate::Paced { ready_at } if ready_at <= now => {}
-            Gate::Paced { ready_at } => put(Wall::Ramp, ready_at),
-            Gate::ProbeInFlight { until } => put(Wall::Probe, until),
-            Gate::Blocked { until, wall } => put(wall, until),
+            Gate::Paced { ready_at } => put(Wall::Ramp, exactly(ready_at)),
+            // Its answer comes before its token ends, as a rule.
+            Gate::ProbeInFlight { until } => put(Wall::Probe, at_most(until)),
+            Gate::Blocked { until, wall } => put(wall, exactly(until)),
         }
         if lane == Lane::Background
             && let Some(until) = self.breaker.background_paused(now)
         {
-            put(Wall::Cooldown, until);
+            put(Wall::Cooldown, exactly(until));
         }
         if let Some(at) = self.wave.and_then(|wave| wave.wait(now)) {
-            put(Wall::Ramp, at);
+            put(Wall::Ramp, exactly(at));
         }
     }
 
@@ -145,13 +149,12 @@ impl Budget {
                 continue;
             }
             let (windows, rest) = ((total - 1) / amount, (total - 1) % amount + 1);
-            let earliest = self.rows.get(index).map(|row| row.ledger.earliest(now, rest, amount));
-            let start = earliest.and_then(instant).unwrap_or(now);
+            let start = self.rows.get(index).map_or(now, |row| row.not_before(now, rest, amount));
             let span = limit.window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX));
             latest = latest.max(start.after(span));
         }
         if latest > now {
-            each(Constraint { wall: Wall::Queue, scope: self.scope().kind(), ready_at: latest, binding: false });
+            each(Constraint::exact(Wall::Queue, self.scope().kind(), latest));
         }
     }
 
@@ -192,7 +195,7 @@ impl Budget {
             let units = both.of(limit.unit());
             if passing.of(limit.unit()) > 0 && units <= limit.amount() {
                 let ask = Ask { now, units, amount, rules };
-                let mut put = |_wall, ready_at: Timestamp| kept &= ready_at <= at;
+                let mut put = |_wall, (ready_at, _): Instant| kept &= ready_at <= at;
                 match lane {
                     Lane::Foreground => row.window(&ask, &mut put),
                     Lane::Background => row.background(&ask, &mut put),
@@ -204,14 +207,38 @@ impl Budget {
         kept
     }
 
-    /// The limit that can never hold `cost`, if there is one: its index, the cost there, and the most that fits.
-    pub(crate) fn never(&self, cost: &Cost) -> Option<(Limit, u64, u64)> {
-        self.limits().iter().find_map(|limit| {
-            let units = cost.of(limit.unit());
-            let capacity = capacity(limit);
-            (units > capacity).then_some((*limit, units, capacity))
-        })
+    /// The limit that can never hold `cost`, if there is one.
+    pub(crate) fn never(&self, cost: &Cost) -> Option<Never> {
+        never(self.limits(), cost)
     }
+}
+
+/// A limit that can never hold a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Never {
+    pub(crate) limit: Limit,
+    /// What it costs there.
+    pub(crate) cost: u64,
+    /// The most that fits.
+    pub(crate) capacity: u64,
+}
+
+impl Never {
+    /// In the words of the door.
+    pub(crate) fn refusal(self, scope: ScopeKind) -> Refusal {
+        let seconds = u32::try_from(self.limit.window().as_secs()).unwrap_or(u32::MAX);
+        let wall = Wall::Window { unit: self.limit.unit(), seconds };
+        let constraint = Constraint::exact(wall, scope, Timestamp::NEVER).as_binding();
+        Refusal::CostAboveCapacity { constraint, cost: self.cost, capacity: self.capacity }
+    }
+}
+
+/// The first of `limits` that can never hold `cost`.
+pub(crate) fn never(limits: &[Limit], cost: &Cost) -> Option<Never> {
+    limits.iter().find_map(|limit| {
+        let (units, capacity) = (cost.of(limit.unit()), capacity(limit));
+        (units > capacity).then_some(Never { limit: *limit, cost: units, capacity })
+    })
 }
 
 /// What is asked of one row.
@@ -225,7 +252,7 @@ struct Ask<'a> {
 
 impl Row {
     /// The window alone: what foreground is judged by.
-    fn window(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Timestamp)) {
+    fn window(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Instant)) {
         let (unit, seconds) = self.label();
         // A cost above a lowered ceiling goes when the window is empty: it would starve otherwise.
         let earliest = self.ledger.earliest(ask.now, ask.units, ask.amount.max(ask.units));
@@ -235,7 +262,7 @@ impl Row {
     }
 
     /// The window less the reserve, the pace and, while foreground wants the rest, the share.
-    fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Timestamp)) {
+    fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Instant)) {
         let (unit, seconds) = self.label();
         let (limit, lanes, guard) = (self.ledger.limit(), ask.rules.lanes, ask.rules.guard);
         let reserve = self.share.reserve(ask.now, ask.amount, &limit, lanes);
@@ -248,16 +275,28 @@ impl Row {
         let rate = capacity_of(ask.amount, reserve, lanes);
         let paced = self.share.paced_at(ask.now, ask.units, ask.amount, rate, &limit, lanes, guard);
         if let Some(ready_at) = paced.filter(|ready_at| *ready_at > ask.now) {
-            put(Wall::Pace { unit, seconds }, ready_at);
+            put(Wall::Pace { unit, seconds }, exactly(ready_at));
         }
         if let Some(share) = self.share.share_amount(ask.now, ask.amount, &limit, lanes) {
             let earliest = self.ledger.earliest_of(Lane::Background, ask.now, ask.units, share.max(ask.units));
-            if let Some(ready_at) = instant(earliest) {
+            if let Some((ready_at, certainty)) = instant(earliest) {
                 let over = self.share.contended_until(&limit).unwrap_or(Timestamp::NEVER);
                 let over = if lanes.mode == LanesMode::HardCap { Timestamp::NEVER } else { over };
-                put(Wall::Share { unit, seconds }, ready_at.min(over));
+                put(Wall::Share { unit, seconds }, if over < ready_at { exactly(over) } else { (ready_at, certainty) });
             }
         }
+    }
+
+    /// Before this `cost` cannot go, however soon what is in flight ends: a lower bound.
+    fn not_before(&self, now: Timestamp, cost: u64, amount: u64) -> Timestamp {
+        let earliest = match self.ledger.earliest(now, cost, amount) {
+            // As if all that is in flight came back at once.
+            Earliest::AfterCompletion { .. } => {
+                self.ledger.earliest(now, cost.saturating_sub(self.ledger.in_flight()), amount)
+            }
+            known => known,
+        };
+        instant(earliest).map_or(now, |(at, certainty)| if certainty == Certainty::Exact { at } else { now })
     }
 
     fn label(&self) -> (Unit, u32) {
@@ -266,10 +305,22 @@ impl Row {
     }
 }
 
-pub(super) fn instant(earliest: Earliest) -> Option<Timestamp> {
+/// An instant, and how far it can be relied on.
+pub(super) type Instant = (Timestamp, Certainty);
+
+pub(super) const fn exactly(at: Timestamp) -> Instant {
+    (at, Certainty::Exact)
+}
+
+pub(super) const fn at_most(at: Timestamp) -> Instant {
+    (at, Certainty::AtMost)
+}
+
+pub(super) fn instant(earliest: Earliest) -> Option<Instant> {
     match earliest {
         Earliest::Now => None,
-        Earliest::At(at) | Earliest::AfterCompletion { at_most: at } => Some(at),
-        Earliest::Never { .. } => Some(Timestamp::NEVER),
+        Earliest::At(at) => Some(exactly(at)),
+        Earliest::AfterCompletion { at_most: at } => Some(at_most(at)),
+        Earliest::Never { .. } => Some(exactly(Timestamp::NEVER)),
     }
 }

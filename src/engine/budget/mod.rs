@@ -32,7 +32,7 @@ use super::spread::Rate;
 use super::tenure::Tenure;
 use super::time::Timestamp;
 
-pub(crate) use admit::{Grant, Wait};
+pub(crate) use admit::{Grant, Wait, never};
 pub(crate) use packed::Packed;
 pub(crate) use settle::Blame;
 

@@ -1,6 +1,6 @@
 //! What several owners at once leave to each of them.
 
-use super::admit::instant;
+use super::admit::{Instant, at_most, exactly, instant};
 use super::{Budget, Rules};
 use crate::engine::constraint::Wall;
 use crate::engine::cost::Cost;
@@ -62,11 +62,11 @@ impl Budget {
         now: Timestamp,
         (lane, cost): (Lane, &Cost),
         rules: Rules<'_>,
-        put: &mut impl FnMut(Wall, Timestamp),
+        put: &mut impl FnMut(Wall, Instant),
     ) {
         let Some(by) = rules.tenure() else { return };
         if let Some(until) = tenure.stopped_until(now, lane, &self.limits, by) {
-            return put(Wall::Ownership, until);
+            return put(Wall::Ownership, exactly(until));
         }
         let mut in_part = false;
         for (index, limit) in self.limits.iter().enumerate() {
@@ -77,16 +77,17 @@ impl Budget {
             let earliest = match self.rows.get(index) {
                 _ if units == 0 => None,
                 Some(row) => instant(row.ledger.earliest(now, units, room)),
-                None => (units > room).then_some(Timestamp::NEVER),
+                None => (units > room).then_some(exactly(Timestamp::NEVER)),
             };
-            if let Some(ready_at) = earliest {
+            if let Some((ready_at, certainty)) = earliest {
                 let seconds = u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX);
-                put(Wall::Part { unit: limit.unit(), seconds }, ready_at.min(cap.until));
+                let at = if cap.until < ready_at { exactly(cap.until) } else { (ready_at, certainty) };
+                put(Wall::Part { unit: limit.unit(), seconds }, at);
             }
         }
         let connections = self.concurrency.limit().map_or(u32::MAX, |limit| (limit / 2).max(1));
         if in_part && self.in_flight >= connections {
-            put(Wall::InFlight, now.after(rules.guard.request_deadline_max));
+            put(Wall::InFlight, at_most(now.after(rules.guard.request_deadline_max)));
         }
     }
 

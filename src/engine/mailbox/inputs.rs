@@ -18,6 +18,7 @@ impl Mailbox {
             Input::Enqueue(operation) => self.enqueue(now, operation),
             Input::Granted { key } => self.granted(now, key),
             Input::Waiting { key, until: _, constraint } => self.waiting(now, key, constraint),
+            Input::Denied { key } => self.denied(now, key),
             Input::AskShared(ask) => self.ask = ask,
             Input::Claimed { key } => self.claimed(now, key),
             Input::ClaimFailed { key, transient } => self.claim_failed(now, key, transient),
@@ -135,6 +136,14 @@ impl Mailbox {
         if self.is_key_held(key) {
             self.give_back_shared(key);
             self.table.delay(key, Step::Held);
+        }
+    }
+
+    /// A limit of a shared scope was lowered below its cost since it was admitted: it ends as one that its own mailbox's
+    /// limits can never hold.
+    fn denied(&mut self, now: Timestamp, key: OperationKey) {
+        if matches!(self.table.get(key).map(|entry| entry.step), Some(Step::Reserving | Step::Waiting)) {
+            self.deadline_passed(now, key);
         }
     }
 

@@ -36,6 +36,11 @@ pub enum Input {
         /// What binds it there.
         constraint: Constraint,
     },
+    /// The shared scopes can never grant it: it costs more than a limit there can hold.
+    Denied {
+        /// Which operation.
+        key: OperationKey,
+    },
     /// Whether to ask the shared scopes before each send: they have limits, or trouble.
     AskShared(AskShared),
     /// The attempt row, or the permit's charge, of [`Effect::Claim`] is durable.
@@ -132,6 +137,7 @@ impl Input {
             Self::Release(restored) | Self::Discard(restored) => restored.operation.key,
             Self::Granted { key }
             | Self::Waiting { key, .. }
+            | Self::Denied { key }
             | Self::Claimed { key }
             | Self::ClaimFailed { key, .. }
             | Self::Finished { key, .. }
@@ -168,7 +174,7 @@ pub enum AskShared {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Ask the shared scopes; the answer is [`Input::Granted`] or [`Input::Waiting`].
+    /// Ask the shared scopes; the answer is [`Input::Granted`], [`Input::Waiting`] or [`Input::Denied`].
     Reserve {
         /// For which operation.
         key: OperationKey,

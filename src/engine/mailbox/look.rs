@@ -4,13 +4,22 @@ use std::time::Duration;
 
 use super::entry::{Entry, Step};
 use super::{Hold, Mailbox, MailboxFacts, Pass, Refusal, WindowFacts};
-use crate::engine::budget::Grant;
-use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::budget::{Grant, never};
+use crate::engine::constraint::{Certainty, Constraint, Wall};
 use crate::engine::cost::{Cost, CostSum};
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey};
+use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
+
+/// Whether the limits of a mailbox can ever hold a cost, whoever owns it.
+///
+/// # Errors
+/// [`Refusal::CostAboveCapacity`] with the limit that cannot.
+pub fn check_cost(policy: &MailboxPolicy, cost: &Cost) -> Result<(), Refusal> {
+    never(&policy.scope.limits, cost).map_or(Ok(()), |never| Err(never.refusal(ScopeKind::Mailbox)))
+}
 
 impl Mailbox {
     /// Whether `operation` may be taken in at all. Changes nothing.
@@ -20,10 +29,11 @@ impl Mailbox {
     /// # Errors
     /// A [`Refusal`], when the answer is no; nothing may be stored then.
     pub fn check(&self, now: Timestamp, operation: &Operation, wait_max: Option<Duration>) -> Result<(), Refusal> {
-        self.check_behind(now, operation, wait_max, 0)
+        self.check_behind(now, operation, wait_max, 0, &[])
     }
 
-    /// The same for an operation that `coming` others of its lane go before: taken in already, and not enqueued yet.
+    /// The same for an operation that `coming` others of its lane go before, taken in already and not enqueued yet, and that
+    /// `shared` keeps waiting at the shared scopes ([`Standing`](crate::engine::shared::Standing)).
     ///
     /// # Errors
     /// As [`Mailbox::check`].
@@ -33,23 +43,21 @@ impl Mailbox {
         operation: &Operation,
         wait_max: Option<Duration>,
         coming: usize,
+        shared: &[Constraint],
     ) -> Result<(), Refusal> {
         let now = self.now.max(now);
-        if let Some((limit, cost, capacity)) = self.budget.never(&operation.cost) {
-            let seconds = u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX);
-            let wall = Wall::Window { unit: limit.unit(), seconds };
-            let constraint = Constraint { wall, scope: ScopeKind::Mailbox, ready_at: Timestamp::NEVER, binding: true };
-            return Err(Refusal::CostAboveCapacity { constraint, cost, capacity });
+        if let Some(never) = self.budget.never(&operation.cost) {
+            return Err(never.refusal(ScopeKind::Mailbox));
         }
         self.check_room(now, operation.lane, coming)?;
         // An operator may lift a hold at any time, and an owner may change, so they make no deadline hopeless.
         let passing = |wall| matches!(wall, Wall::Hold | Wall::Ownership | Wall::Part { .. });
-        let hopeless = self.known_wait(now, operation, |wall| !passing(wall));
+        let hopeless = self.known_wait(now, operation, shared, |wall| !passing(wall));
         if hopeless.ready_at >= operation.deadline {
             return Err(Refusal::DeadlineTooEarly { earliest: hopeless.ready_at, constraint: hopeless });
         }
         let Some(most) = wait_max else { return Ok(()) };
-        let constraint = self.known_wait(now, operation, |_| true);
+        let constraint = self.known_wait(now, operation, shared, |_| true);
         if constraint.ready_at > now.after(most) {
             return Err(Refusal::WaitTooLong { retry_after: constraint.ready_at.since(now), constraint });
         }
@@ -82,25 +90,28 @@ impl Mailbox {
     }
 
     /// What binds it by what is known now, among the walls that `counts` names: its own instant, the scope's
-    /// constraints, and everything ahead of it.
-    fn known_wait(&self, now: Timestamp, operation: &Operation, counts: impl Fn(Wall) -> bool) -> Constraint {
+    /// constraints, and everything ahead of it. What ends with an attempt in flight is no known wait: it may end now.
+    fn known_wait(
+        &self,
+        now: Timestamp,
+        operation: &Operation,
+        shared: &[Constraint],
+        counts: impl Fn(Wall) -> bool,
+    ) -> Constraint {
         let mut ahead = self.table.queued_cost(Lane::Foreground);
         if operation.lane == Lane::Background {
             ahead.merge(&self.table.queued_cost(Lane::Background));
         }
-        let own = Constraint {
-            wall: Wall::NotBefore,
-            scope: ScopeKind::Mailbox,
-            ready_at: operation.not_before.max(now),
-            binding: true,
-        };
-        let mut latest = own;
+        let mut latest =
+            Constraint::exact(Wall::NotBefore, ScopeKind::Mailbox, operation.not_before.max(now)).as_binding();
         let mut keep = |constraint: Constraint| {
-            if constraint.ready_at > latest.ready_at && counts(constraint.wall) {
-                latest = Constraint { binding: true, ..constraint };
+            let later = constraint.certainty == Certainty::Exact && constraint.ready_at > latest.ready_at;
+            if later && counts(constraint.wall) {
+                latest = constraint.as_binding();
             }
         };
         let rules = Self::rules(&self.policy);
+        shared.iter().for_each(|constraint| keep(*constraint));
         self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut keep);
         self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut keep);
         latest
@@ -127,15 +138,16 @@ impl Mailbox {
                 &mut |constraint| found.push(constraint),
             ),
         }
-        mark_binding(&mut found);
+        Constraint::mark_binding(&mut found);
         found
     }
 
     fn explain_entry(&self, now: Timestamp, entry: &Entry, found: &mut Vec<Constraint>) {
-        let mut own = |wall, scope, ready_at| found.push(Constraint { wall, scope, ready_at, binding: false });
+        let mut own = |wall, scope, ready_at| found.push(Constraint::exact(wall, scope, ready_at));
         match entry.step {
             Step::Attempting { .. } => return,
-            Step::Reserving | Step::Claiming { .. } => own(Wall::Step, ScopeKind::Mailbox, now),
+            // It has passed all of its mailbox's constraints.
+            Step::Reserving | Step::Claiming { .. } => return own(Wall::Step, ScopeKind::Mailbox, now),
             Step::Unknown { due_at, .. } => return own(Wall::Step, ScopeKind::Mailbox, due_at),
             Step::Delayed { .. } if entry.not_before() > now => {
                 own(Wall::NotBefore, ScopeKind::Mailbox, entry.not_before());
@@ -154,7 +166,7 @@ impl Mailbox {
             }
             Step::Waiting => {
                 if let Some(wait) = self.shared_waits.get(&entry.key) {
-                    own(wait.constraint.wall, wait.constraint.scope, wait.constraint.ready_at);
+                    found.push(wait.constraint);
                 }
             }
             Step::Free { .. } | Step::Queued(_) => {}
@@ -217,12 +229,5 @@ impl Mailbox {
             }
         };
         self.budget.limits().iter().enumerate().map(fact).collect()
-    }
-}
-
-fn mark_binding(found: &mut [Constraint]) {
-    let latest = found.iter().map(|constraint| constraint.ready_at).max();
-    if let Some(constraint) = found.iter_mut().find(|constraint| Some(constraint.ready_at) == latest) {
-        constraint.binding = true;
     }
 }

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 pub use hold::{Hold, HoldTarget, Pass};
 pub use io::{AskShared, Effect, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
+pub use look::check_cost;
 pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;

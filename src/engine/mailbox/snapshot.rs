@@ -137,7 +137,7 @@ impl Mailbox {
 
     /// The limit that holds no operation of this cost, if there is one.
     pub(in crate::engine) fn limit_below(&self, cost: &Cost) -> Option<Limit> {
-        self.budget.never(cost).map(|(limit, ..)| limit)
+        self.budget.never(cost).map(|never| never.limit)
     }
 }
 

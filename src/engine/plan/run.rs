@@ -72,7 +72,8 @@ struct Run {
 
 pub(super) fn forecast(plan: &Plan) -> Forecast {
     let mut run = Run::new(plan);
-    let never_fits = run.mailbox.limit_below(&plan.cost);
+    let shared = |run: &Run| run.shared.as_ref()?.limit_below(plan.tenant.as_ref(), &plan.cost);
+    let never_fits = run.mailbox.limit_below(&plan.cost).or_else(|| shared(&run));
     let mut method = Method::Stepped;
     if never_fits.is_none() && plan.count > 0 {
         method = run.go();
@@ -314,8 +315,12 @@ impl Run {
                         self.binding = Some(constraint);
                         self.tell(Input::Waiting { key: asker.key, until, constraint });
                     }
+                    shared::Effect::Deny(asker) if asker.mailbox == self.own => {
+                        self.tell(Input::Denied { key: asker.key });
+                    }
                     shared::Effect::Announce(ask) => self.tell(Input::AskShared(ask)),
                     shared::Effect::Wait { .. }
+                    | shared::Effect::Deny(_)
                     | shared::Effect::Event(_)
                     | shared::Effect::Remember { .. }
                     | shared::Effect::Elect { .. }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::election::Vote;
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared};
 use crate::engine::budget::{Budget, Grant, Rules, Wait};
-use crate::engine::constraint::{Constraint, Wall};
+use crate::engine::constraint::{Certainty, Constraint, Wall};
 use crate::engine::cost::CostSum;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
@@ -66,6 +66,7 @@ impl Shared {
                     budget.reconfigure(now, &policy.tenant, &policy.guard);
                 }
                 self.policy = policy;
+                self.deny_hopeless(now);
             }
             Input::Wake => {}
         }
@@ -95,6 +96,9 @@ impl Shared {
         let (key, lane) = (claimant.asker.key, claimant.lane);
         if self.waiting.contains_key(&key) || self.granted.contains_key(&key) {
             return; // asked twice: the first one stands
+        }
+        if super::check(&self.policy, claimant.tenant.as_ref(), &claimant.cost).is_err() {
+            return self.effects.push_back(Effect::Deny(claimant.asker));
         }
         let policy = Arc::clone(&self.policy);
         if policy.limits_tenants()
@@ -264,7 +268,7 @@ impl Shared {
         self.granted.insert(key, Claimant { since: now, charged, ..claimant });
     }
 
-    fn give_back(&mut self, now: Timestamp, asker: Asker) {
+    pub(super) fn give_back(&mut self, now: Timestamp, asker: Asker) {
         if let Some(claimant) = self.waiting.remove(&asker.key) {
             self.lanes[claimant.lane.index()].remove(asker.key);
         }
@@ -302,9 +306,12 @@ impl Shared {
         let waits = [Some(&self.application), tenant].into_iter().flatten();
         let wait = waits.filter_map(|budget| budget.wait(now, lane, &cost, Grant::Ordinary, rules));
         let wait = wait.max_by_key(|wait| wait.until).unwrap_or_else(|| {
-            let (wall, until) = self.turn_wait(now, key).map_or((Wall::Queue, now), |until| (Wall::Probe, until));
+            // Another process's probe may be answered at any moment.
+            let turn = self.turn_wait(now, key).map(|until| (Wall::Probe, until, Certainty::AtMost));
+            let (wall, until, certainty) = turn.unwrap_or((Wall::Queue, now, Certainty::Exact));
             let scope = ScopeKind::Application;
-            Wait { until, constraint: Constraint { wall, scope, ready_at: until, binding: true }, windows: 0 }
+            let constraint = Constraint { wall, scope, ready_at: until, certainty, binding: true };
+            Wait { until, constraint, windows: 0 }
         });
         // Distinct instants at the admitted rate: the k-th in line comes k gaps later.
         let position = self.lanes[lane.index()].len().saturating_sub(1);

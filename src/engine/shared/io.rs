@@ -114,6 +114,8 @@ pub enum Effect {
         /// What binds.
         constraint: Constraint,
     },
+    /// Never: it costs more than a limit can hold. Nothing is charged, and nothing waits.
+    Deny(Asker),
     /// Keep durably what the breaker of a scope remembers, in place of what was kept; `None`: nothing any more.
     Remember {
         /// Whose breaker.

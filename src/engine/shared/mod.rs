@@ -8,10 +8,12 @@
 //! The breakers of these scopes live here beside their budgets: one cooldown, one probe, one ramp for everybody.
 
 mod election;
+mod door;
 mod grant;
 mod io;
 mod restore;
 mod settle;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use election::Ballot;
+pub use door::check;
 pub use io::{Asker, Effect, Input, MailboxKey};
+pub use standing::Standing;
 
 use super::breaker::BreakerFacts;
 use super::budget::{Budget, Rules};

@@ -19,6 +19,8 @@ use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Throttle, ThrottleKind, Verdict};
 
+mod doors;
+
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 fn at(seconds: u64) -> Timestamp {
@@ -34,6 +36,7 @@ struct Rig {
     shared: Shared,
     now: Timestamp,
     granted: Vec<u64>,
+    denied: Vec<u64>,
     settled: Vec<u64>,
     waits: Vec<(u64, Timestamp, Constraint)>,
     announced: Vec<AskShared>,
@@ -50,6 +53,7 @@ impl Rig {
             shared: Shared::new(Arc::new(policy)),
             now: T0,
             granted: Vec::new(),
+            denied: Vec::new(),
             settled: Vec::new(),
             waits: Vec::new(),
             announced: Vec::new(),
@@ -71,6 +75,7 @@ impl Rig {
                 Effect::Troubled { scope, reason } => self.troubled.push((scope, reason)),
                 Effect::Elect { scope } => self.elects.push(scope),
                 Effect::Yield { scope } => self.yields.push(scope),
+                Effect::Deny(asker) => self.denied.push(asker.key.0),
                 Effect::Remember { .. } => {}
             }
         }

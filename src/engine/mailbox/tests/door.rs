@@ -225,3 +225,75 @@ fn plain_sends_have_nothing_to_remember_and_a_cooldown_is_told_when_it_changes_a
     rig.accept_until(at(10_000));
     assert_eq!(told(&mut rig), 0, "what ends by itself is forgotten by itself");
 }
+
+#[test]
+fn what_ends_with_an_attempt_in_flight_is_no_known_wait() {
+    let mut rig = Rig::new(policy(&["100 requests / 1m"], 4));
+    (1..=4).for_each(|key| rig.submit(key, Lane::Foreground));
+    let soon = Operation { deadline: at(30), ..rig.operation(5, Lane::Foreground) };
+    assert_eq!(rig.mailbox.check(T0, &soon, Some(Duration::from_secs(5))), Ok(()), "a slot may be free at any moment");
+    // The window is full of what is in flight: nothing is known of its end either.
+    let mut rig = Rig::new(policy(&["2 requests / 1s"], 4));
+    (1..=2).for_each(|key| rig.submit(key, Lane::Foreground));
+    let soon = Operation { deadline: at(30), ..rig.operation(5, Lane::Foreground) };
+    assert_eq!(rig.mailbox.check(T0, &soon, Some(Duration::from_secs(5))), Ok(()));
+    // A probe's token is no wait.
+    let mut rig = Rig::new(policy(&["100 requests / 1m"], 4));
+    rig.submit(1, Lane::Foreground);
+    rig.answer(1, throttled(Some(60)));
+    rig.submit(2, Lane::Foreground);
+    rig.now = rig.mailbox.poll_deadline().expect("the cooldown ends");
+    rig.input(Input::Wake);
+    assert_eq!(rig.mailbox.explain(rig.now, Some(OperationKey(2)))[0].wall, Wall::Probe);
+    let next = Operation { deadline: rig.now.after(Duration::from_secs(5)), ..rig.operation(3, Lane::Foreground) };
+    assert_eq!(rig.mailbox.check(rig.now, &next, Some(Duration::from_secs(1))), Ok(()));
+}
+
+#[test]
+fn an_instant_that_is_known_binds_before_one_that_is_only_a_bound() {
+    let mut rig = Rig::new(policy(&["4 requests / 1m", "1000 requests / 1h"], 2));
+    (1..=2).for_each(|key| rig.submit(key, Lane::Foreground));
+    (1..=2).for_each(|key| rig.answer(key, Verdict::Accepted));
+    rig.now = at(20);
+    (3..=5).for_each(|key| rig.submit(key, Lane::Foreground));
+    let found = rig.mailbox.explain(rig.now, Some(OperationKey(5)));
+    let of = |wall| found.iter().find(|constraint| constraint.wall == wall).expect("it waits for that");
+    let window = of(Wall::Window { unit: Unit::Requests, seconds: 60 });
+    assert!(of(Wall::InFlight).ready_at > window.ready_at, "the bound is later: {found:?}");
+    assert!(window.binding && found.iter().filter(|constraint| constraint.binding).count() == 1, "{found:?}");
+}
+
+#[test]
+fn a_wait_at_the_shared_scopes_counts_at_the_door() {
+    let rig = Rig::new(policy(&["100 requests / 1m"], 4));
+    let scope = crate::engine::scope::ScopeKind::Application;
+    let cooldown = [crate::engine::constraint::Constraint::exact(Wall::Cooldown, scope, at(600))];
+    let next = rig.operation(1, Lane::Foreground);
+    let check = |operation: &Operation, most| rig.mailbox.check_behind(T0, operation, most, 0, &cooldown);
+    assert_eq!(check(&next, None), Ok(()));
+    let refusal = check(&next, Some(Duration::from_secs(5)));
+    let Err(Refusal::WaitTooLong { retry_after, constraint }) = refusal else { panic!("{refusal:?}") };
+    assert_eq!((retry_after, constraint.scope), (Duration::from_secs(600), scope));
+    let late = Operation { deadline: at(60), ..next };
+    assert!(matches!(check(&late, None), Err(Refusal::DeadlineTooEarly { .. })));
+}
+
+#[test]
+fn what_the_shared_scopes_can_never_grant_ends_wherever_it_waits_for_them() {
+    let mut rig = Rig::new(policy(&["100 requests / 1m"], 4));
+    rig.input(Input::AskShared(AskShared::Always));
+    (1..=3).for_each(|key| rig.submit(key, Lane::Foreground));
+    let scope = crate::engine::scope::ScopeKind::Application;
+    let constraint = crate::engine::constraint::Constraint::exact(Wall::Cooldown, scope, at(600));
+    rig.input(Input::Waiting { key: OperationKey(2), until: at(600), constraint });
+    rig.input(Input::Denied { key: OperationKey(1) });
+    rig.input(Input::Denied { key: OperationKey(2) });
+    let ended: Vec<_> = rig.outcomes.iter().map(|(key, outcome)| (key.0, outcome.clone())).collect();
+    let exhausted = Outcome::Exhausted { attempts: 0, throttled: None };
+    assert_eq!(ended, [(1, exhausted.clone()), (2, exhausted)]);
+    rig.input(Input::Granted { key: OperationKey(3) });
+    assert_eq!(rig.sent, [OperationKey(3)]);
+    assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0], "nothing stays charged for the others");
+    rig.input(Input::Denied { key: OperationKey(3) });
+    assert_eq!(rig.outcomes.len(), 2, "what is under way is judged by its answer");
+}

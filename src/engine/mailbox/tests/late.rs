@@ -23,7 +23,7 @@ impl Rig {
     fn wait(&mut self, key: u64) {
         let wall = Wall::InFlight;
         let scope = crate::engine::scope::ScopeKind::Application;
-        let constraint = crate::engine::constraint::Constraint { wall, scope, ready_at: at(60), binding: true };
+        let constraint = crate::engine::constraint::Constraint::exact(wall, scope, at(60)).as_binding();
         self.input(Input::Waiting { key: OperationKey(key), until: at(60), constraint });
     }
 

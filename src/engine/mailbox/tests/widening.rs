@@ -196,12 +196,8 @@ fn what_the_shared_scopes_are_asked_for_when_a_hold_comes_does_not_slip_past_it(
     for key in 1..=3 {
         rig.submit(key, Lane::Background);
     }
-    let constraint = crate::engine::constraint::Constraint {
-        wall: Wall::Hold,
-        scope: crate::engine::scope::ScopeKind::Application,
-        ready_at: at(300),
-        binding: true,
-    };
+    let scope = crate::engine::scope::ScopeKind::Application;
+    let constraint = crate::engine::constraint::Constraint::exact(Wall::Hold, scope, at(300)).as_binding();
     rig.input(Input::Waiting { key: OperationKey(1), until: at(300), constraint });
     let hold = Hold { pass: Pass::Through(OperationKey(1)), ..part(HoldTarget::All, at(300)) };
     rig.input(Input::Hold(hold));
