@@ -385,7 +385,7 @@ impl Breaker {
         let was_paused = active.soft.is_paused(now);
         match answer.usage {
             Some(usage) => {
-                if let Some(until) = active.soft.on_usage(now, usage, &uses()) {
+                if let Some(until) = active.soft.on_usage(now, usage, &uses(), policy.cooldown_long_max) {
                     events.push(active.opened(now, &self.scope, TripReason::SoftPercentage, until, waiting));
                 }
             }

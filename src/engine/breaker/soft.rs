@@ -63,8 +63,16 @@ impl Soft {
         self.foreign.is_empty() && self.paused_until.is_none()
     }
 
-    /// A success that reports `usage` of its provider's limit. Answers the end of a background pause that it begins.
-    pub(super) fn on_usage(&mut self, now: Timestamp, usage: Ratio, uses: &[LimitUse]) -> Option<Timestamp> {
+    /// A success that reports `usage` of its provider's limit. Answers the end of a background pause that it begins: as long
+    /// as a cooldown without a Retry-After, the shortest window and no more than `pause_max`. The header does not say
+    /// which limit is full, and nobody may be sending who would be told that it is not any more; a full one says so again.
+    pub(super) fn on_usage(
+        &mut self,
+        now: Timestamp,
+        usage: Ratio,
+        uses: &[LimitUse],
+        pause_max: Duration,
+    ) -> Option<Timestamp> {
         let Measured { index, of } = most_used(uses)?;
         let usage = u64::from(usage.as_ppm());
         let target = usage.saturating_sub(part_ppm(&of)).min(UNIT);
@@ -77,7 +85,8 @@ impl Soft {
         }
         self.drop_small(now);
         let was_paused = self.is_paused(now);
-        self.paused_until = (usage >= UNIT).then(|| now.after(of.limit.window()));
+        let shortest = uses.iter().map(|of| of.limit.window()).min().unwrap_or_default();
+        self.paused_until = (usage >= UNIT).then(|| now.after(shortest.min(pause_max)));
         self.paused_until.filter(|_| !was_paused)
     }
 

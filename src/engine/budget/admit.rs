@@ -125,6 +125,16 @@ impl Budget {
         }
     }
 
+    /// Whether foreground's own use alone leaves no room for background to send `cost`, however little background uses.
+    pub(crate) fn is_foregrounds(&self, now: Timestamp, cost: &Cost, rules: Rules<'_>) -> bool {
+        self.rows.iter().enumerate().any(|(index, row)| {
+            let limit = row.ledger.limit();
+            let (units, amount) = (cost.of(limit.unit()), self.amount(now, index));
+            let room = || amount.saturating_sub(row.share.reserve(now, amount, &limit, rules.lanes));
+            units > 0 && row.ledger.used_by(Lane::Foreground, now).saturating_add(units) > room()
+        })
+    }
+
     /// When everything ahead of a send can have gone and it can go too, at the earliest: a lower bound, since what is
     /// ahead beyond one window's worth needs that many whole windows.
     pub(crate) fn behind(

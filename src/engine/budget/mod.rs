@@ -243,6 +243,11 @@ impl Budget {
         !self.breaker.is_quiet(now) || self.hold_until(now).is_some()
     }
 
+    /// The shortest window declared; zero where there is none.
+    pub(crate) fn window_min(&self) -> Duration {
+        self.limits.iter().map(Limit::window).min().unwrap_or(Duration::ZERO)
+    }
+
     /// The admitted rate: that of the slowest limit on requests. `None`: there is no such limit.
     pub(crate) fn rate(&self, now: Timestamp) -> Option<Rate> {
         let rate = |(index, limit): (usize, &Limit)| {

@@ -50,7 +50,7 @@ impl Mailbox {
                 self.assert_order(now, key, Grant::Ordinary);
             }
             self.budget.reserve(now, lane, &cost, Self::rules(&self.policy), &mut self.events);
-            self.on_start(now, lane);
+            self.on_start(now, lane, Grant::Ordinary);
             self.claim(now, key, Shared::Reserved);
         } else if overtakes || self.reserving == 0 {
             self.give_back_shared(key);

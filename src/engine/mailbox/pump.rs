@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::entry::{Entry, Shared, Step};
 use super::table::End;
@@ -61,7 +60,7 @@ impl Mailbox {
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
         if self.table.waiting_count() == 0 {
-            return self.floor.on_foreground_idle();
+            return self.floor.on_idle();
         }
         if self.awaits_answers() {
             return;
@@ -77,7 +76,7 @@ impl Mailbox {
                 Pick::Nothing => return,
             }
         }
-        self.floor.on_foreground_idle();
+        self.floor.on_idle();
     }
 
     /// Strict priority: background is looked at only when no foreground operation could use the slot (L3), the
@@ -102,18 +101,29 @@ impl Mailbox {
         let Some(key) = self.peek(Lane::Background) else { return Pick::Nothing };
         match self.wait_of(now, key, Grant::Ordinary, policy) {
             None => Pick::Go(key, Grant::Ordinary),
+            Some(wait) if self.is_shut_out(now, key, policy) => match self.wait_of(now, key, Grant::Floor, policy) {
+                None => Pick::Go(key, Grant::Floor),
+                Some(floor) if floor.until < wait.until => Pick::Wait(floor),
+                Some(_) => self.pass_or_wait(now, key, wait, policy),
+            },
             Some(wait) => self.pass_or_wait(now, key, wait, policy),
         }
     }
 
     /// Foreground alone has been backlogged for longer than the shortest window: one background operation goes first.
     fn floor_pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Option<OperationKey> {
-        let window = policy.scope.limits.iter().map(|limit| limit.window()).min().unwrap_or(Duration::ZERO);
-        if !self.floor.due(now, &policy.lanes, window) {
+        if !self.floor.due(now, &policy.lanes, self.budget.window_min()) {
             return None;
         }
         let key = self.peek(Lane::Background)?;
         self.wait_of(now, key, Grant::Floor, policy).is_none().then_some(key)
+    }
+
+    /// Foreground does not wait, and what it alone has used has left background nothing for longer than the shortest
+    /// window: this one goes by the floor.
+    fn is_shut_out(&self, now: Timestamp, key: OperationKey, policy: &MailboxPolicy) -> bool {
+        let fills = |entry: &Entry| self.budget.is_foregrounds(now, &entry.cost(), Self::rules(policy));
+        self.floor.due_alone(now, &policy.lanes, self.budget.window_min()) && self.table.get(key).is_some_and(fills)
     }
 
     /// A heavy head blocks lighter followers, except those that do not postpone it (bounded bypass, L9).
@@ -182,7 +192,7 @@ impl Mailbox {
         if cfg!(debug_assertions) {
             self.budget.assert_part(now, lane, &cost, Self::rules(policy));
         }
-        self.on_start(now, lane);
+        self.on_start(now, lane, grant);
         match self.ask {
             AskShared::Always => {
                 self.reserving = self.reserving.saturating_add(1);
@@ -213,8 +223,11 @@ impl Mailbox {
     }
 
     /// An operation has its slot here.
-    pub(super) fn on_start(&mut self, now: Timestamp, lane: Lane) {
-        self.floor.on_grant(now, lane);
+    pub(super) fn on_start(&mut self, now: Timestamp, lane: Lane, grant: Grant) {
+        match grant {
+            Grant::Ordinary => self.floor.on_grant(now, lane),
+            Grant::Floor => self.floor.on_floor_grant(),
+        }
         self.told = None;
     }
 

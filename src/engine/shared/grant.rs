@@ -1,9 +1,11 @@
 //! Who waits, who goes next, and what is told to those that wait.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::election::Vote;
+use super::floors::Contest;
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared};
 use crate::engine::budget::{Budget, Grant, Rules, Wait};
 use crate::engine::constraint::{Certainty, Constraint, Wall};
@@ -168,25 +170,41 @@ impl Shared {
     /// Grants everything that may go, foreground first.
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
-        while let Some(key) = self.pick(now) {
-            self.grant(now, key);
+        while let Some((key, grant)) = self.pick(now) {
+            self.grant(now, key, grant);
         }
     }
 
-    fn pick(&mut self, now: Timestamp) -> Option<OperationKey> {
+    fn pick(&mut self, now: Timestamp) -> Option<(OperationKey, Grant)> {
+        if let Some(key) = self.floor_pick(now) {
+            return Some((key, Grant::Floor));
+        }
         for lane in Lane::ALL {
             if self.lanes[lane.index()].is_empty() {
+                if lane == Lane::Foreground {
+                    self.floors.on_foreground_idle();
+                }
                 continue;
             }
-            let key = self.peek(now, lane);
-            if let Some(key) = key {
-                let until = self.application_wait(now, key).map(|wait| wait.until);
-                let Some(until) = until.or_else(|| self.application_turn(now)) else { return Some(key) };
+            let found = self.peek(now, lane);
+            if let Some((key, grant)) = found {
+                let mut until = self.application_wait(now, key).map(|wait| wait.until);
+                let claimant = until.and_then(|_| self.waiting.get(&key));
+                let floor_at = claimant.and_then(|claimant| self.floor_at(now, claimant));
+                let grant = match (until, floor_at) {
+                    (Some(wait), Some(floor)) if floor < wait => {
+                        until = Some(floor).filter(|at| *at > now);
+                        Grant::Floor
+                    }
+                    _ => grant,
+                };
+                let Some(until) = until.or_else(|| self.application_turn(now)) else { return Some((key, grant)) };
                 self.pump_at = self.pump_at.min(until);
             }
             if lane == Lane::Foreground {
                 self.mark_contended(now);
-                if key.is_some() {
+                if found.is_some() {
+                    self.floors.application.on_foreground_backlog(now);
                     return None; // strict priority: the application itself makes foreground wait
                 }
             }
@@ -196,18 +214,23 @@ impl Shared {
 
     /// Foreground waits: the limits in its way are contended, here and at the tenants of those that wait.
     fn mark_contended(&mut self, now: Timestamp) {
+        let mut tenants = BTreeSet::new();
         for claimant in self.waiting.values().filter(|claimant| claimant.lane == Lane::Foreground) {
             self.application.on_foreground_backlog(now, &claimant.cost);
             if let Some(budget) = claimant.tenant.as_ref().and_then(|tenant| self.tenants.get_mut(tenant)) {
                 budget.on_foreground_backlog(now, &claimant.cost);
+                tenants.extend(claimant.tenant.clone());
             }
         }
+        self.floors.on_foreground_backlog(now, &tenants);
     }
 
-    /// The next of a lane that only the application could still make wait. A tenant that is full holds up its own.
-    fn peek(&mut self, now: Timestamp, lane: Lane) -> Option<OperationKey> {
+    /// The next of a lane that only the application could still make wait, and by whose rule its tenant lets it pass. A
+    /// tenant that is full holds up its own.
+    pub(super) fn peek(&mut self, now: Timestamp, lane: Lane) -> Option<(OperationKey, Grant)> {
         let (waiting, tenants, rules) = (&self.waiting, &self.tenants, Rules::from(&*self.policy));
-        let (mut next, mut unasked, election) = (Timestamp::NEVER, Vec::new(), &self.election);
+        let (floors, election) = (&self.floors, &self.election);
+        let (mut next, mut unasked, mut by_floor) = (Timestamp::NEVER, Vec::new(), None);
         let foreground_of = |tenant: &Arc<str>| {
             waiting.values().any(|other| other.lane == Lane::Foreground && other.tenant.as_ref() == Some(tenant))
         };
@@ -216,30 +239,37 @@ impl Shared {
             let Some(tenant) = &claimant.tenant else { return Usable::Yes };
             let Some(budget) = tenants.get(tenant) else { return Usable::Yes };
             let wait = budget.wait(now, lane, &claimant.cost, Grant::Ordinary, rules);
-            if let Some(wait) = wait {
-                next = next.min(wait.until);
-                return Usable::SkipOperation;
+            let contest = match lane {
+                Lane::Background if foreground_of(tenant) => Contest::Waits,
+                _ => Contest::Silent,
+            };
+            if wait.is_some() || contest == Contest::Waits {
+                let of = (tenant, budget);
+                let floor = (lane == Lane::Background)
+                    .then(|| floors.passes_at(now, of, &claimant.cost, contest, rules))
+                    .flatten();
+                if floor.is_none_or(|at| at > now) {
+                    next = next.min(wait.map_or(Timestamp::NEVER, |wait| wait.until)).min(floor.unwrap_or(next));
+                    return Usable::SkipOperation;
+                }
+                by_floor = Some(item.key);
             }
             match election.as_ref().map_or(Vote::Go, |election| election.vote(now, budget)) {
-                Vote::Go => {}
+                Vote::Go => Usable::Yes,
                 Vote::Wait(until) => {
                     next = next.min(until);
-                    return Usable::SkipOperation;
+                    Usable::SkipOperation
                 }
                 Vote::Ask => {
                     unasked.push(Arc::clone(tenant));
-                    return Usable::SkipOperation;
+                    Usable::SkipOperation
                 }
             }
-            if lane == Lane::Background && foreground_of(tenant) {
-                return Usable::SkipOperation;
-            }
-            Usable::Yes
         });
         self.pump_at = self.pump_at.min(next);
         unasked.dedup();
         self.ask_turns(now, unasked);
-        key
+        key.map(|key| (key, if by_floor == Some(key) { Grant::Floor } else { Grant::Ordinary }))
     }
 
     fn application_wait(&self, now: Timestamp, key: OperationKey) -> Option<Wait> {
@@ -248,7 +278,7 @@ impl Shared {
         self.application.wait(now, claimant.lane, &claimant.cost, Grant::Ordinary, rules)
     }
 
-    fn grant(&mut self, now: Timestamp, key: OperationKey) {
+    fn grant(&mut self, now: Timestamp, key: OperationKey, grant: Grant) {
         let Some(claimant) = self.waiting.remove(&key) else { return };
         self.lanes[claimant.lane.index()].take(key);
         let policy = Arc::clone(&self.policy);
@@ -264,6 +294,7 @@ impl Shared {
             budget.reserve(now, claimant.lane, &claimant.cost, Rules::from(&*policy), &mut events);
         }
         self.events = events;
+        self.floors.on_grant(now, claimant.lane, charged.as_ref().filter(|_| policy.limits_tenants()), grant);
         self.effects.push_back(Effect::Grant(claimant.asker));
         self.granted.insert(key, Claimant { since: now, charged, ..claimant });
     }
@@ -341,6 +372,7 @@ impl Shared {
             let (next, blank) = (Arc::clone(next), budget.is_blank(now));
             if blank {
                 self.tenants.remove(&next);
+                self.floors.forget(&next);
                 self.alert.remove(&next);
             }
             self.looked_at = Some(next);

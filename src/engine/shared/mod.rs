@@ -9,6 +9,7 @@
 
 mod election;
 mod door;
+mod floors;
 mod grant;
 mod io;
 mod restore;
@@ -25,6 +26,7 @@ pub use door::check;
 pub use io::{Asker, Effect, Input, MailboxKey};
 pub use standing::Standing;
 
+use self::floors::Floors;
 use super::breaker::BreakerFacts;
 use super::budget::{Budget, Rules};
 use super::constraint::Constraint;
@@ -50,6 +52,8 @@ pub struct Shared {
     granted: KeyMap<Claimant>,
     /// Mailboxes by the names that the queues take turns by.
     labels: BTreeMap<MailboxKey, Arc<str>>,
+    /// What keeps background alive.
+    floors: Floors,
     announced: AskShared,
     effects: VecDeque<Effect>,
     events: Vec<Event>,
@@ -87,6 +91,7 @@ impl Shared {
             waiting: KeyMap::default(),
             granted: KeyMap::default(),
             labels: BTreeMap::new(),
+            floors: Floors::default(),
             announced: AskShared::Always,
             effects: VecDeque::new(),
             events: Vec::new(),

@@ -20,6 +20,7 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Throttle, ThrottleKind, Verdict};
 
 mod doors;
+mod floors;
 
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

@@ -42,3 +42,27 @@ fn what_could_not_be_written_is_not_sent_and_takes_nothing() {
     engine.handle(again, Input::Wake);
     assert_eq!(claims(&mut engine), 1, "the one request of the minute was given back");
 }
+
+#[test]
+fn foreground_that_leaves_no_more_than_the_reserve_leaves_background_its_floor() {
+    let mut rig = Rig::new(policy(&["30 requests / 1m"], 4));
+    let step = |key: u64| T0.after(Duration::from_millis(2_140) * u32::try_from(key).expect("small"));
+    let mut waited = Duration::ZERO;
+    for key in 0..300 {
+        rig.accept_until(step(key));
+        rig.submit(key, Lane::Foreground);
+        if !rig.sent.contains(&OperationKey(key)) {
+            let wait = rig.mailbox.poll_deadline().expect("it waits").since(rig.now);
+            waited = waited.max(wait);
+        }
+        if key == 60 {
+            (0..100).for_each(|background| rig.submit(9_000 + background, Lane::Background));
+        }
+    }
+    rig.accept_until(step(300));
+    let accepted = rig.outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Accepted { .. }));
+    let background = accepted.clone().filter(|(key, _)| key.0 >= 9_000).count();
+    assert_eq!(accepted.count() - background, 300);
+    assert!((9..=16).contains(&background), "{background} of 240: one in twenty once a window has passed");
+    assert!(waited <= Duration::from_secs(1), "{waited:?}");
+}
