@@ -6,7 +6,7 @@ use super::desk::Who;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
-use super::question::{Drained, Question};
+use super::question::{Drained, Explained, Question};
 use crate::engine::Timestamp;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 
@@ -16,7 +16,9 @@ impl MailboxActor {
             // Without an engine there is no answer: dropping the sender says so.
             Question::Explain { key, answer } => {
                 if let Some(engine) = &self.engine {
-                    drop(answer.send(engine.explain(self.now, key)));
+                    let constraints = engine.explain(self.now, key);
+                    let asks_shared = key.is_none_or(|key| engine.asks_shared(key));
+                    drop(answer.send(Explained { constraints, asks_shared }));
                 }
             }
             Question::Facts { answer } => {

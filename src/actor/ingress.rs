@@ -14,6 +14,8 @@ use super::reply::Reply;
 
 /// Most questions that wait for one actor. Above it, asking is refused.
 pub(crate) const QUESTIONS_MAX: usize = 1_024;
+/// Room beyond that for operators' orders, which are given one at a time: questions keep none of them out.
+const ORDERS_MAX: usize = 64;
 /// Taken from each queue per turn: long enough to share a commit, short enough that a neighbour waits a millisecond.
 const TURN_MAX: usize = 256;
 
@@ -151,7 +153,8 @@ impl Ingress {
             State::Closed => return Err(NotTaken::Closed(question)),
             State::Open | State::Idle => {}
         }
-        if queues.questions.len() >= QUESTIONS_MAX {
+        let orders = if matches!(question, Question::Command { .. }) { ORDERS_MAX } else { 0 };
+        if queues.questions.len() >= QUESTIONS_MAX + orders {
             return Err(NotTaken::Full(question));
         }
         queues.questions.push_back(question);

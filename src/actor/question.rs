@@ -12,7 +12,7 @@ use crate::store::OperationRecord;
 #[derive(Debug)]
 pub(crate) enum Question {
     /// Why does it wait?
-    Explain { key: Option<OperationKey>, answer: oneshot::Sender<Vec<Constraint>> },
+    Explain { key: Option<OperationKey>, answer: oneshot::Sender<Explained> },
     /// How does it stand?
     Facts { answer: oneshot::Sender<MailboxFacts> },
     /// How does it stand, for a plan?
@@ -36,6 +36,15 @@ pub(crate) enum Question {
     /// Panic outside the engine.
     #[cfg(feature = "test-util")]
     Die { answer: oneshot::Sender<()> },
+}
+
+/// Why something waits, by its mailbox's engine.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    /// What of the shared scopes is among it is what they last said.
+    pub(crate) constraints: Vec<Constraint>,
+    /// Whether the shared scopes' constraints, as they are now, concern it.
+    pub(crate) asks_shared: bool,
 }
 
 /// What an order about one operation did. The state is the one it is in now.

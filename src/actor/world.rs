@@ -197,6 +197,9 @@ pub(crate) struct Inbox<T> {
 /// Most that waits for an actor before callers are refused.
 pub(crate) const ASKED_MAX: usize = 65_536;
 
+/// Room beyond that for operators' orders, which are given one at a time.
+const ORDERS_MAX: usize = 1_024;
+
 /// A caller was refused.
 #[derive(Debug)]
 pub(crate) struct Full;
@@ -219,14 +222,23 @@ impl<T> Inbox<T> {
 
     /// Puts something in that a caller asked for, unless so much waits already that no more is taken.
     pub(crate) fn ask(&self, item: T) -> Result<(), Full> {
+        self.put(item, ASKED_MAX)
+    }
+
+    fn put(&self, item: T, most: usize) -> Result<(), Full> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        if items.len() >= ASKED_MAX {
+        if items.len() >= most {
             return Err(Full);
         }
         items.push(item);
         drop(items);
         let (Rung::Heard | Rung::Dead) = self.bell.ring();
         Ok(())
+    }
+
+    /// The same of an operator's order, for which there is room when callers are refused already.
+    pub(crate) fn order(&self, item: T) -> Result<(), Full> {
+        self.put(item, ASKED_MAX + ORDERS_MAX)
     }
 
     pub(crate) fn push_all(&self, items: &mut Vec<T>) {
@@ -249,24 +261,24 @@ const EVENTS_MAX: usize = 1_024;
 /// Where events go: to `tracing`, and to whoever listens.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    telemetry: Telemetry,
+    telemetry: ArcSwap<Telemetry>,
     events: broadcast::Sender<SchedulerEvent>,
 }
 
 impl Reporter {
     fn new(redaction: Redaction) -> Self {
-        Self { telemetry: Telemetry::new(redaction), events: broadcast::Sender::new(EVENTS_MAX) }
+        Self { telemetry: ArcSwap::from_pointee(Telemetry::new(redaction)), events: broadcast::Sender::new(EVENTS_MAX) }
     }
 
     pub(crate) fn emit(&self, now: Timestamp, event: &Event, context: &Context<'_>) {
         if self.events.receiver_count() == 0 && !Telemetry::may_be_wanted(event) {
             return;
         }
-        self.outlast(|| self.telemetry.emit(now, event, context));
+        self.outlast(|| self.telemetry.load().emit(now, event, context));
     }
 
     pub(crate) fn report(&self, now: Timestamp, kind: EventKind) {
-        self.outlast(|| self.telemetry.report(now, kind));
+        self.outlast(|| self.telemetry.load().report(now, kind));
     }
 
     /// A subscriber of `tracing` runs in here. One that panics loses its event, and ends no actor.
@@ -280,8 +292,13 @@ impl Reporter {
         self.events.subscribe()
     }
 
-    pub(crate) const fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
+    /// Shows ids so from now on.
+    pub(crate) fn redact(&self, configured: config::Redaction) {
+        self.telemetry.store(Arc::new(Telemetry::new(redaction(configured))));
+    }
+
+    pub(crate) fn telemetry(&self) -> Arc<Telemetry> {
+        self.telemetry.load_full()
     }
 
     fn publish(&self, event: SchedulerEvent) {

@@ -103,7 +103,63 @@ impl Config {
 mod tests {
     use super::*;
     use crate::config::MailboxOverride;
+    use crate::config::value::Value;
     use crate::engine::Ratio;
+
+    /// Keys that no policy holds: whoever needs one reads it from the configuration in force, each time.
+    const READ_IN_PLACE: [&str; 11] = [
+        "submit.operation_id_bytes_max",
+        "submit.recipients_max",
+        "submit.size_max",
+        "submit.admission_cooldown_max",
+        "submit.own_domains",
+        "submit.mailboxes",
+        "callers.ceiling",
+        "callers.overrides",
+        "callers.tracked_max",
+        "telemetry.mailbox_redaction",
+        "shutdown.drain_deadline",
+    ];
+
+    /// Values of every kind; one of them is not the default's.
+    fn others() -> Vec<Value> {
+        let words = [
+            "77s",
+            "7s",
+            "130s",
+            "37%",
+            "130%",
+            "11%..41%",
+            "3MB",
+            "none",
+            "hash",
+            "listed",
+            "hard-cap",
+            "at-least-once",
+        ];
+        let texts = words.iter().map(|word| Value::Text((*word).to_owned()));
+        let lists = ["7 requests / 7m", "example.org"].map(|text| Value::List(vec![Value::Text(text.to_owned())]));
+        [17, 77].map(Value::Integer).into_iter().chain(texts).chain(lists).collect()
+    }
+
+    #[test]
+    fn every_key_that_is_said_to_change_live_reaches_a_policy_or_is_read_in_place() {
+        let policies = |config: &Config| (config.base_policy(), config.shared());
+        let mut in_place = BTreeSet::from(READ_IN_PLACE);
+        for key in keys::of_config().iter().filter(|key| key.reload == Reload::Live) {
+            if in_place.remove(&*key.path) {
+                continue;
+            }
+            let base = Config::default();
+            let another = others().into_iter().find_map(|value| {
+                let mut config = base.clone();
+                key.read(&mut config, &value).ok().filter(|()| key.show(&config) != key.show(&base)).map(|()| config)
+            });
+            let another = another.unwrap_or_else(|| panic!("{}: no other value for it ({})", key.path, key.allowed));
+            assert_ne!(policies(&another), policies(&base), "{} changes nothing", key.path);
+        }
+        assert!(in_place.is_empty(), "no live keys: {in_place:?}");
+    }
 
     #[test]
     fn limits_and_lanes_change_live() {

@@ -14,7 +14,7 @@ use super::handle::SchedulerHandle;
 use crate::actor::{ASKED_MAX, Full, HoldFacts, LiftedFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
-use crate::engine::{Constraint, Cost, Lane, Scope};
+use crate::engine::{Constraint, Cost, Lane, Scope, ScopeKind, Wall};
 use crate::store::{OperationQuery, OperationRecord, Remaining};
 use crate::telemetry::SchedulerEvent;
 
@@ -128,8 +128,11 @@ impl SchedulerHandle {
         }
         let key = Some(record.key);
         let own = self.ask(&record.mailbox, |answer| Question::Explain { key, answer }).await?;
+        if !own.asks_shared {
+            return Ok(own.constraints);
+        }
         let shared = self.explain_shared(record.lane, record.tenant.clone(), record.cost).await?;
-        Ok(merged(own, shared))
+        Ok(merged(own.constraints, shared))
     }
 
     /// Everything that the next send of a mailbox waits for. Empty: it may go now.
@@ -144,7 +147,7 @@ impl SchedulerHandle {
         let own = self.ask(&mailbox, |answer| Question::Explain { key: None, answer }).await?;
         let tenant = self.world.settings.load().config.tenant_of(&mailbox).map(Arc::clone);
         let shared = self.explain_shared(Lane::Foreground, tenant, Cost::ONE_REQUEST).await?;
-        Ok(merged(own, shared))
+        Ok(merged(own.constraints, shared))
     }
 
     /// The facts of one mailbox: what waits, what is in flight, its windows, its breaker.
@@ -241,8 +244,11 @@ impl SchedulerHandle {
     }
 }
 
-/// The constraints of all scopes together; one of them binds.
+/// The constraints of all scopes together; one of them binds. What the shared scopes said before gives way to what they
+/// say now, but for a place in their queue where they name nothing else.
 fn merged(mut own: Vec<Constraint>, shared: Vec<Constraint>) -> Vec<Constraint> {
+    let queued = |wall| shared.is_empty() && wall == Wall::Queue;
+    own.retain(|constraint| constraint.scope == ScopeKind::Mailbox || queued(constraint.wall));
     own.extend(shared);
     Constraint::mark_binding(&mut own);
     own

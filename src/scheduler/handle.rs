@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::mint::Mint;
 use crate::actor::{Errand, Found, NoRoom, NotTaken, QUESTIONS_MAX, Question, Seat, World};
+use crate::engine::mailbox::Input;
 use crate::submission;
 
 /// Submits, asks and steers. Cheap to clone; works from any thread and any tokio runtime, also after the scheduler
@@ -41,6 +43,17 @@ pub(super) enum NoSeat {
 }
 
 impl SchedulerHandle {
+    /// The seat of a mailbox that something new is for: one that was taken off a closed list takes nothing in, however
+    /// long what it has keeps it alive.
+    pub(super) fn seat_of_new(&self, mailbox: &Arc<str>) -> Result<Arc<Seat>, NoSeat> {
+        self.permit(mailbox)?;
+        self.seat(mailbox)
+    }
+
+    fn permit(&self, mailbox: &Arc<str>) -> Result<(), NoSeat> {
+        self.world.settings.load().config.permit_mailbox(mailbox).map_err(|_| NoSeat::Unknown)
+    }
+
     /// The seat of a mailbox; its actor is started if there is none.
     pub(super) fn seat(&self, mailbox: &Arc<str>) -> Result<Arc<Seat>, NoSeat> {
         if self.world.is_closing() {
@@ -49,7 +62,7 @@ impl SchedulerHandle {
         if let Some(seat) = self.world.directory.find(mailbox) {
             return Ok(seat);
         }
-        self.world.settings.load().config.permit_mailbox(mailbox).map_err(|_| NoSeat::Unknown)?;
+        self.permit(mailbox)?;
         match self.world.directory.enter(mailbox, self.world.clock.now()) {
             Ok(Found::Live(seat)) => Ok(seat),
             Ok(Found::New(seat)) => {
@@ -92,6 +105,31 @@ impl SchedulerHandle {
                 AskError::NotNow { mailbox: Arc::clone(mailbox) }
             }
         })
+    }
+
+    /// Tells every live mailbox. One that is not live any more, or has no engine now, begins with what is in force then.
+    ///
+    /// # Errors
+    /// When one of them has too much to do, or the scheduler stops: that one may not have heard.
+    pub(super) async fn tell_live(&self, input: impl Fn(&Seat) -> Input) -> Result<(), AskError> {
+        let mut told = Ok(());
+        let mut answers = Vec::new();
+        for seat in self.world.directory.all() {
+            let (answer, heard) = oneshot::channel();
+            match seat.ingress().ask(Question::Command { input: input(&seat), answer }) {
+                Ok(rung) => {
+                    self.world.heard(&seat, rung);
+                    answers.push(heard);
+                }
+                Err(NotTaken::Retired(_)) => {}
+                Err(NotTaken::Closed(_)) => told = Err(AskError::ShuttingDown),
+                Err(NotTaken::Full(_)) => {
+                    told = Err(AskError::Busy { what: "the mailbox's question queue", max: QUESTIONS_MAX });
+                }
+            }
+        }
+        drop(join_all(answers).await);
+        told
     }
 
     pub(super) fn no_seat(&self, mailbox: &Arc<str>, none: &NoSeat) -> AskError {

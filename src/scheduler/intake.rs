@@ -101,7 +101,7 @@ impl SchedulerHandle {
                 }
             };
             ids[at] = Some(Arc::clone(&handed.id));
-            match self.seat(&handed.submission.mailbox) {
+            match self.seat_of_new(&handed.submission.mailbox) {
                 Ok(seat) => {
                     let place = *places.entry(seat.key().0).or_insert(groups.len());
                     if place == groups.len() {
@@ -162,7 +162,7 @@ impl SchedulerHandle {
     /// Puts one thing into its mailbox's queue.
     pub(super) fn put(&self, mut admit: Admit) -> Result<Arc<Seat>, Refused> {
         loop {
-            let seat = match self.seat(admit.mailbox()) {
+            let seat = match self.seat_of_new(admit.mailbox()) {
                 Ok(seat) => seat,
                 Err(none) => return Err(Refused { admit, why: Why::NoSeat(none) }),
             };

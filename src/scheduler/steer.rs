@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
-
 use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
@@ -51,14 +49,20 @@ impl SchedulerHandle {
             unless_rebuilt(self.tell_hold(&facts, operation.as_ref()).await)?;
             // All of it is held, so what stays of a part need not be.
             if let Some(target) = part.and_then(|facts| whole(&facts.scope)) {
-                self.command_all(&Input::Resume(target)).await;
+                self.command_all(&Input::Resume(target)).await?;
             }
             Ok(())
         };
         let told =
             self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
         if told.is_err() {
+            let before = earlier.clone();
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
+            // Those that have heard of it hear that it is not so.
+            if let (HoldScope::Campaign(_), Some(target)) = (&facts.scope, facts.scope.target("")) {
+                let back = before.and_then(|facts| facts.in_mailbox("")).map_or(Input::Resume(target), Input::Hold);
+                let _ = self.command_all(&back).await;
+            }
         }
         told.map(|()| facts)
     }
@@ -70,8 +74,7 @@ impl SchedulerHandle {
             (_, Some((mailbox, key))) => self.command(mailbox, order(HoldTarget::Operation(*key))).await,
             (HoldScope::Mailbox(mailbox), _) => self.command(mailbox, order(HoldTarget::Mailbox)).await,
             (HoldScope::Campaign(campaign), _) => {
-                self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await;
-                Ok(())
+                self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await
             }
             (HoldScope::Tenant(tenant), _) => {
                 self.tell_shared(SharedInput::Hold { scope: Scope::Tenant(Arc::clone(tenant)), until })
@@ -127,8 +130,7 @@ impl SchedulerHandle {
             (_, Some((mailbox, key))) => self.command(mailbox, order(HoldTarget::Operation(*key))).await,
             (HoldScope::Mailbox(mailbox), _) => self.command(mailbox, order(HoldTarget::Mailbox)).await,
             (HoldScope::Campaign(campaign), _) => {
-                self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await;
-                Ok(())
+                self.command_all(&order(HoldTarget::Campaign(Arc::clone(campaign)))).await
             }
             (HoldScope::Tenant(tenant), _) => self.tell_shared(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant)))),
             (HoldScope::All | HoldScope::Operation(_), _) => self.tell_shared(SharedInput::Resume(Scope::Application)),
@@ -209,15 +211,19 @@ impl SchedulerHandle {
     }
 
     /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. All or
-    /// nothing: one key that changes only with a restart (`actors`, `store`, `transport`) refuses the whole.
+    /// nothing: one key that changes only with a restart (`actors`, `store`, `transport`) refuses the whole. Of several
+    /// at once the last one given is in force everywhere.
     ///
     /// # Errors
-    /// [`AskError::Config`]: the old configuration stays in force. Its source names the keys.
+    /// [`AskError::Config`]: the old configuration stays in force. Its source names the keys. [`AskError::Busy`]: the same
+    /// where it is the shared scopes that have too much to do; a mailbox that has keeps its old limits until the
+    /// new ones are given again.
     ///
     /// # Cancel safety
     /// Dropped half-way, the new configuration is in force for mailboxes that start from now on and may not have
     /// reached every live one: give it again.
     pub async fn reconfigure(&self, config: Config) -> Result<(), AskError> {
+        let _one = self.world.orders.lock().await;
         self.world.settings.load().config.reload(&config).map_err(AskError::Config)?;
         let mut settings = Settings::new(config).map_err(AskError::Config)?;
         settings.judge_store(&*self.world.store).map_err(AskError::Retention)?;
@@ -225,13 +231,11 @@ impl SchedulerHandle {
             settings = settings.in_parts().map_err(AskError::SharedLimit)?;
         }
         let settings = Arc::new(settings);
-        self.world.settings.store(Arc::clone(&settings));
+        // What can fail comes first: nothing is in force that somebody else was refused.
         self.tell_shared(SharedInput::Reconfigure(settings.shared()))?;
-        let live = self.world.directory.all();
-        let told = live.iter().map(|seat| self.command(seat.id(), Input::Reconfigure(settings.mailbox(seat.id()))));
-        // A mailbox that is not live any more, or not yet again, starts with the new policy.
-        drop(join_all(told).await);
-        Ok(())
+        self.world.settings.store(Arc::clone(&settings));
+        self.world.reporter.redact(settings.config.telemetry.mailbox_redaction);
+        self.tell_live(|seat| Input::Reconfigure(settings.mailbox(seat.id()))).await
     }
 
     fn expiry(&self, order: &Order) -> Timestamp {
@@ -297,17 +301,15 @@ impl SchedulerHandle {
         self.ask(mailbox, |answer| Question::Command { input: input.clone(), answer }).await
     }
 
-    pub(super) async fn command_all(&self, input: &Input) {
-        let live = self.world.directory.all();
-        // A mailbox that cannot be told now is told when its engine is there again.
-        drop(join_all(live.iter().map(|seat| self.command(seat.id(), input.clone()))).await);
+    pub(super) async fn command_all(&self, input: &Input) -> Result<(), AskError> {
+        self.tell_live(|_| input.clone()).await
     }
 
     pub(super) fn tell_shared(&self, input: SharedInput) -> Result<(), AskError> {
         if self.world.is_closing() {
             return Err(AskError::ShuttingDown);
         }
-        self.world.shared.ask(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
+        self.world.shared.order(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
     }
 }
 

@@ -124,7 +124,7 @@ impl SchedulerHandle {
                 None => Ok(()),
             };
         }
-        self.tell_mailboxes(facts).await;
+        self.tell_mailboxes(facts).await?;
         for mailbox in waiting(oldest.iter()).into_keys() {
             // One that has left is asked how many wait there, all the same.
             if let (None, Some(hold)) = (self.world.directory.find(&mailbox), facts.in_mailbox(&mailbox)) {
@@ -134,25 +134,27 @@ impl SchedulerHandle {
         let Some(shared) = shared(&facts.scope) else { return Ok(()) };
         let told = self.tell_shared(SharedInput::Resume(shared));
         if let (Err(_), Some(target)) = (&told, target(&facts.scope)) {
-            self.command_all(&Input::Resume(target)).await;
+            let _ = self.command_all(&Input::Resume(target)).await; // as far as they hear
         }
         told
     }
 
     /// Has every mailbox hold what a hold stops there.
-    async fn tell_mailboxes(&self, facts: &HoldFacts) {
+    async fn tell_mailboxes(&self, facts: &HoldFacts) -> Result<(), AskError> {
         match &facts.scope {
-            HoldScope::Mailbox(mailbox) => {
-                if let Some(hold) = facts.in_mailbox(mailbox) {
-                    drop(self.command(mailbox, Input::Hold(hold)).await);
-                }
-            }
-            _ => {
-                // It names no mailbox.
-                if let Some(hold) = facts.in_mailbox("") {
-                    self.command_all(&Input::Hold(hold)).await;
-                }
-            }
+            HoldScope::Mailbox(mailbox) => match facts.in_mailbox(mailbox) {
+                Some(hold) => match self.command(mailbox, Input::Hold(hold)).await {
+                    Err(busy @ AskError::Busy { .. }) => Err(busy),
+                    // It is not here, and begins with what is noted.
+                    _ => Ok(()),
+                },
+                None => Ok(()),
+            },
+            // It names no mailbox.
+            _ => match facts.in_mailbox("") {
+                Some(hold) => self.command_all(&Input::Hold(hold)).await,
+                None => Ok(()),
+            },
         }
     }
 
@@ -162,18 +164,15 @@ impl SchedulerHandle {
         let Some(scope) = shared(&facts.scope) else {
             return match &facts.scope {
                 HoldScope::Mailbox(mailbox) => unless_rebuilt(self.command(mailbox, Input::Resume(target)).await),
-                _ => {
-                    self.command_all(&Input::Resume(target)).await;
-                    Ok(())
-                }
+                _ => self.command_all(&Input::Resume(target)).await,
             };
         };
         self.tell_shared(SharedInput::Hold { scope: scope.clone(), until: facts.until })?;
         // Whoever has its answer knows that the mailboxes have been told to ask.
         drop(self.ask_shared(SharedItem::Breakers).await);
-        self.command_all(&Input::Resume(target)).await;
+        self.command_all(&Input::Resume(target)).await?;
         // They ask at the end of that turn, which is over when they answer again.
-        self.command_all(&Input::Wake).await;
+        self.command_all(&Input::Wake).await?;
         self.tell_shared(SharedInput::Resume(scope))
     }
 
@@ -224,7 +223,7 @@ impl SchedulerHandle {
         let (scope, progress) = (&facts.scope, &widening.progress);
         let heard = widening.alarm == Alarm::Heard;
         if heard {
-            self.tell_mailboxes(facts).await;
+            self.tell_mailboxes(facts).await?;
         }
         // Written first: whoever reads the event may rely on it. If it cannot be written they hear of it all the same.
         let written = self.keep([NoteChange::Keep(facts.note(now))]).await;

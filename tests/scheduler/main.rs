@@ -6,6 +6,7 @@ mod apart;
 mod aside;
 mod callers;
 mod deaths;
+mod doors;
 mod doubt;
 mod faulty;
 mod full;

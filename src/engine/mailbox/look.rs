@@ -142,6 +142,15 @@ impl Mailbox {
         found
     }
 
+    /// Whether an operation has still to pass the shared scopes: it is here, and past none of them.
+    #[must_use]
+    pub fn asks_shared(&self, key: OperationKey) -> bool {
+        self.table.get(key).is_some_and(|entry| match entry.step {
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving => true,
+            Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } | Step::Free { .. } => false,
+        })
+    }
+
     fn explain_entry(&self, now: Timestamp, entry: &Entry, found: &mut Vec<Constraint>) {
         let mut own = |wall, scope, ready_at| found.push(Constraint::exact(wall, scope, ready_at));
         match entry.step {
