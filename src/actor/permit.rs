@@ -17,6 +17,10 @@ use crate::submission::InvalidSubmission;
 
 /// Leave to make one send now. Report how it ended with [`Permit::settle`].
 ///
+/// Until it is settled or dropped it holds a connection of its mailbox and its part of every window, however long that takes:
+/// nobody else knows whether its request has left. So give the send a deadline below `guard.request_deadline_max`, and
+/// do not keep a permit for later.
+///
 /// Dropping it unsettled keeps its charge as if the send had reached the provider, and is reported as an event.
 #[must_use = "a permit that is dropped keeps its charge; settle it with how the send ended"]
 pub struct Permit {
@@ -45,7 +49,7 @@ pub enum TryAcquire {
     Granted(Permit),
     /// Not before `until`, by what is known now.
     Deferred {
-        /// The latest instant of all the constraints.
+        /// The instant of the binding one.
         until: Timestamp,
         /// Every one of them; the binding one is marked.
         constraints: Vec<Constraint>,

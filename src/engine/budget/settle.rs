@@ -8,7 +8,9 @@ use crate::engine::cost::Cost;
 use crate::engine::event::Event;
 use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
+use crate::engine::lanes::clamp_of;
 use crate::engine::ledger::Counted;
+use crate::engine::policy::LanesMode;
 use crate::engine::settlement::{self, Charge, Slot};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, ThrottleKind, Verdict};
@@ -54,15 +56,26 @@ impl Budget {
         }
     }
 
-    /// L2, right after an ordinary background grant of a debug build.
+    /// L2, L6 and L7, right after an ordinary background grant of a debug build.
     pub(crate) fn assert_reserve(&self, now: Timestamp, cost: &Cost, rules: Rules<'_>) {
         for (index, row) in self.rows.iter().enumerate() {
             let limit = row.ledger.limit();
             let (units, amount) = (cost.of(limit.unit()), self.amount(now, index));
             let reserve = row.share.reserve(now, amount, &limit, rules.lanes);
-            if units > 0
-                && let Err(violation) = lanes::reserve_is_kept(amount, row.ledger.used(now), reserve, units)
-            {
+            let mut kept = match rules.lanes.mode {
+                LanesMode::HardCap => Ok(()),
+                LanesMode::ReservedWindow => {
+                    let (least, most) = clamp_of(amount, rules.lanes);
+                    lanes::reserve_is_clamped(reserve, least, most)
+                }
+            };
+            if units > 0 {
+                kept = kept.and(lanes::reserve_is_kept(amount, row.ledger.used(now), reserve, units));
+                if let Some(share) = row.share.share_amount(now, amount, &limit, rules.lanes) {
+                    kept = kept.and(lanes::share_is_kept(row.ledger.used_by(Lane::Background, now), share, units));
+                }
+            }
+            if let Err(violation) = kept {
                 debug_assert!(false, "{violation}");
             }
         }

@@ -15,7 +15,7 @@ pub(super) const PLACES: u32 = 16;
 
 /// The clamp of the reserve. Rounding never lets the lower end close the lane: it gives way where the upper end is
 /// lower, unless the lower one is a whole slot by itself.
-pub(super) fn clamp_of(amount: u64, policy: &LanesPolicy) -> (u64, u64) {
+pub(crate) fn clamp_of(amount: u64, policy: &LanesPolicy) -> (u64, u64) {
     let rest = Ratio::ppm(Ratio::ONE.as_ppm().saturating_sub(policy.background_share.as_ppm()));
     let high = policy.reserve_max.min(rest).floor_of(amount).max(policy.reserve_min.floor_of(amount)).min(amount);
     (policy.reserve_min.ceil_of(amount).min(high), high)

@@ -24,7 +24,7 @@ mod slab;
 pub(crate) use decay::Decay;
 pub use floor::Floor;
 pub(crate) use link::{Link, Links, NIL};
-pub(crate) use meter::capacity_of;
+pub(crate) use meter::{capacity_of, clamp_of};
 pub(crate) use order::Order;
 pub use queue::{LaneQueue, Queued, Usable};
 pub use share::Share;

@@ -1,6 +1,7 @@
 //! How long an operation waits, and what never leaves while its attempt is not written.
 
 use super::*;
+use crate::engine::invariants::lanes;
 
 /// `2 requests / 10m` by our clock: W/(1−ρ), rounded up.
 const TEN_MINUTES: Duration = Duration::from_micros(600_600_601);
@@ -65,4 +66,38 @@ fn foreground_that_leaves_no_more_than_the_reserve_leaves_background_its_floor()
     assert_eq!(accepted.count() - background, 300);
     assert!((9..=16).contains(&background), "{background} of 240: one in twenty once a window has passed");
     assert!(waited <= Duration::from_secs(1), "{waited:?}");
+}
+
+/// L8: whatever was sent before, one that waits alone goes at the instant that was named for it, and not before.
+#[test]
+fn an_instant_that_was_named_without_a_competitor_is_exact() {
+    for seed in 0..200_u64 {
+        let draw = |step: u64, below: u64| crate::engine::spread::fnv1a(&(seed * 1_000 + step).to_le_bytes()) % below;
+        let kinds =
+            [&["3 requests / 1m", "7 requests / 10m"][..], &["5 requests / 1m paranoid"], &["40 recipients / 2m"]];
+        let mut rig = Rig::new(policy(kinds[usize::try_from(seed % 3).expect("small")], 4));
+        for key in 0..12 {
+            let lane = if draw(key, 2) == 0 { Lane::Foreground } else { Lane::Background };
+            let recipients = u32::try_from(1 + draw(key + 50, 20)).expect("small");
+            let operation = Operation { cost: Cost::email(recipients, 1_000), ..rig.operation(key, lane) };
+            rig.input(Input::Enqueue(operation));
+            while !rig.sent.contains(&OperationKey(key)) {
+                let named = rig.mailbox.explain(rig.now, Some(OperationKey(key)));
+                let named =
+                    named.iter().find(|constraint| constraint.binding).expect("it waits for something").ready_at;
+                assert!(named > rig.now, "{named:?}");
+                rig.now = named.before(Duration::from_micros(1));
+                rig.input(Input::Wake);
+                assert!(!rig.sent.contains(&OperationKey(key)), "seed {seed}: before the instant");
+                rig.now = named;
+                rig.input(Input::Wake);
+                let granted = if rig.sent.contains(&OperationKey(key)) { named } else { Timestamp::NEVER };
+                lanes::named_instant_is_exact(named, granted)
+                    .unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+            }
+            rig.now = rig.now.after(Duration::from_millis(draw(key + 100, 900)));
+            rig.answer(key, Verdict::Accepted);
+            rig.now = rig.now.after(Duration::from_secs(draw(key + 150, 40)));
+        }
+    }
 }
