@@ -80,7 +80,7 @@ fn only_a_full_limit_pauses_background_and_only_for_a_window() {
 
 #[test]
 fn a_long_limit_pauses_background_no_longer_than_a_cooldown() {
-    for (limits, seconds) in [(&["1000 requests / 24h"][..], 360), (&["1000 requests / 24h", "30 requests / 1m"], 60)] {
+    for (limits, seconds) in [(&[(1_000, 86_400)][..], 360), (&[(1_000, 86_400), (30, 60)], 60)] {
         let mut rig = Rig::new(limits);
         rig.attempt(at(0), usage(100));
         assert_eq!(rig.breaker.background_paused(at(0)), Some(at(seconds)), "{limits:?}");
