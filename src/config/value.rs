@@ -122,7 +122,8 @@ mod tests {
     fn addresses_show_no_credentials() {
         let shown = |text: &str| Value::Text(text.to_owned()).to_string();
         assert_eq!(shown("redis://user:pa@ss@host:6379/0"), "\"redis://…@host:6379/0\"");
-        assert_eq!(shown("redis://host/a@b"), "\"redis://host/a@b\"");
+        // Up to the last `@`, wherever that is: see `redact`.
+        assert_eq!(shown("redis://host/a@b"), "\"redis://…@b\"");
         assert_eq!(Value::Text("redis://u:p@h".to_owned()).toml(), "\"redis://u:p@h\"");
     }
 

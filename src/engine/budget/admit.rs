@@ -103,7 +103,7 @@ impl Budget {
     }
 
     /// What keeps a send from going for other reasons than its cost.
-    fn troubles(&self, now: Timestamp, lane: Lane, put: &mut impl FnMut(Wall, Instant)) {
+    fn troubles(&self, now: Timestamp, lane: Lane, put: &mut impl FnMut(Wall, ReadyAt)) {
         if let Some(until) = self.hold_until(now) {
             put(Wall::Hold, exactly(until));
         }
@@ -205,7 +205,7 @@ impl Budget {
             let units = both.of(limit.unit());
             if passing.of(limit.unit()) > 0 && units <= limit.amount() {
                 let ask = Ask { now, units, amount, rules };
-                let mut put = |_wall, (ready_at, _): Instant| kept &= ready_at <= at;
+                let mut put = |_wall, (ready_at, _): ReadyAt| kept &= ready_at <= at;
                 match lane {
                     Lane::Foreground => row.window(&ask, &mut put),
                     Lane::Background => row.background(&ask, &mut put),
@@ -262,7 +262,7 @@ struct Ask<'a> {
 
 impl Row {
     /// The window alone: what foreground is judged by.
-    fn window(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Instant)) {
+    fn window(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, ReadyAt)) {
         let (unit, seconds) = self.label();
         // A cost above a lowered ceiling goes when the window is empty: it would starve otherwise.
         let earliest = self.ledger.earliest(ask.now, ask.units, ask.amount.max(ask.units));
@@ -272,7 +272,7 @@ impl Row {
     }
 
     /// The window less the reserve, the pace and, while foreground wants the rest, the share.
-    fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, Instant)) {
+    fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, ReadyAt)) {
         let (unit, seconds) = self.label();
         let (limit, lanes, guard) = (self.ledger.limit(), ask.rules.lanes, ask.rules.guard);
         let reserve = self.share.reserve(ask.now, ask.amount, &limit, lanes);
@@ -316,17 +316,17 @@ impl Row {
 }
 
 /// An instant, and how far it can be relied on.
-pub(super) type Instant = (Timestamp, Certainty);
+pub(super) type ReadyAt = (Timestamp, Certainty);
 
-pub(super) const fn exactly(at: Timestamp) -> Instant {
+pub(super) const fn exactly(at: Timestamp) -> ReadyAt {
     (at, Certainty::Exact)
 }
 
-pub(super) const fn at_most(at: Timestamp) -> Instant {
+pub(super) const fn at_most(at: Timestamp) -> ReadyAt {
     (at, Certainty::AtMost)
 }
 
-pub(super) fn instant(earliest: Earliest) -> Option<Instant> {
+pub(super) fn instant(earliest: Earliest) -> Option<ReadyAt> {
     match earliest {
         Earliest::Now => None,
         Earliest::At(at) => Some(exactly(at)),

@@ -1,6 +1,6 @@
 //! What several owners at once leave to each of them.
 
-use super::admit::{Instant, at_most, exactly, instant};
+use super::admit::{ReadyAt, at_most, exactly, instant};
 use super::{Budget, Rules};
 use crate::engine::constraint::Wall;
 use crate::engine::cost::Cost;
@@ -62,7 +62,7 @@ impl Budget {
         now: Timestamp,
         (lane, cost): (Lane, &Cost),
         rules: Rules<'_>,
-        put: &mut impl FnMut(Wall, Instant),
+        put: &mut impl FnMut(Wall, ReadyAt),
     ) {
         let Some(by) = rules.tenure() else { return };
         if let Some(until) = tenure.stopped_until(now, lane, &self.limits, by) {
