@@ -59,11 +59,6 @@ impl Claims {
         }
     }
 
-    /// It is never granted: nothing waits.
-    pub(super) fn deny(&mut self, key: OperationKey) {
-        self.claims.remove(&key);
-    }
-
     /// Granted reservations as attempts that began with them.
     pub(super) fn reserved(&self) -> impl Iterator<Item = (Option<Arc<str>>, PastAttempt)> {
         self.claims.iter().filter_map(|(key, claim)| {

@@ -173,10 +173,7 @@ impl SharedActor {
             Effect::Wait { asker, until, constraint } => {
                 self.answer(asker, mailbox::Input::Waiting { key: asker.key, until, constraint });
             }
-            Effect::Deny(asker) => {
-                self.claims.deny(asker.key);
-                self.answer(asker, mailbox::Input::Denied { key: asker.key });
-            }
+            Effect::Deny(asker) => self.answer(asker, mailbox::Input::Denied { key: asker.key }),
             Effect::Announce(ask) => self.announce(ask),
             Effect::Troubled { scope, reason } => self.tell_trouble(now, &scope, reason),
             Effect::Elect { scope } => {
@@ -195,15 +192,6 @@ impl SharedActor {
         // A mailbox that is gone has said so, or is about to: its reservations are dropped then.
         if let Some(seat) = self.world.directory.by_key(asker.mailbox) {
             self.world.reply(&seat, Reply::Shared(input));
-        }
-    }
-
-    /// Tells the doors of mailboxes what is known of the waits here.
-    fn publish(&mut self) {
-        let Some(engine) = &self.engine else { return };
-        let standing = engine.standing(self.world.clock.now());
-        if standing != **self.world.standing.load() {
-            self.world.standing.store(Arc::new(standing));
         }
     }
 
@@ -371,8 +359,10 @@ impl Timed for SharedActor {
             if due(actor).is_some_and(|at| at <= now) {
                 actor.step(Input::Wake);
             }
+            if let Some(engine) = &actor.engine {
+                actor.world.set_standing(engine.standing(now));
+            }
         });
-        self.outlast(Self::publish);
         self.outlast(Self::write);
         let next = [due(self), self.recover_at, self.journal.retry_at()].into_iter().flatten().min();
         Timer::arm(self, ctx, self.world.clock.now(), next);

@@ -158,6 +158,13 @@ impl World {
         self.ask_shared.store(ask == AskShared::Always, Ordering::Release);
     }
 
+    /// Tells the doors of mailboxes what is known of the waits at the shared scopes.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        if standing != **self.standing.load() {
+            self.standing.store(Arc::new(standing));
+        }
+    }
+
     /// Brings an answer to a mailbox's actor.
     pub(crate) fn reply(&self, seat: &Arc<Seat>, reply: Reply) {
         self.heard(seat, seat.ingress().reply(reply));

@@ -7,8 +7,8 @@
 //!
 //! The breakers of these scopes live here beside their budgets: one cooldown, one probe, one ramp for everybody.
 
-mod election;
 mod door;
+mod election;
 mod floors;
 mod grant;
 mod io;
@@ -21,8 +21,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-pub use election::Ballot;
 pub use door::check;
+pub use election::Ballot;
 pub use io::{Asker, Effect, Input, MailboxKey};
 pub use standing::Standing;
 
