@@ -26,7 +26,7 @@ const ARRIVED_MAX: usize = 1_024;
 
 /// Orders that were obeyed, and what was answered; `None`: not yet.
 #[derive(Debug, Default)]
-pub(in crate::actor) struct ObeyedOrders(VecDeque<(OrderId, Option<Obeyed>)>);
+struct ObeyedOrders(VecDeque<(OrderId, Option<Obeyed>)>);
 
 impl ObeyedOrders {
     fn find(&self, id: OrderId) -> Option<Option<Obeyed>> {
@@ -47,9 +47,16 @@ impl ObeyedOrders {
     }
 }
 
+/// What is remembered of a mailbox's inbox.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    letters: ReadLetters,
+    obeyed: ObeyedOrders,
+}
+
 /// Letters that were read.
 #[derive(Debug, Default)]
-pub(in crate::actor) struct ReadLetters {
+struct ReadLetters {
     /// Those that are forgotten with the next reading.
     read: Vec<LetterName>,
     /// Operations that arrived, the last of them. One that comes again may have ended long ago, and after a failover its
@@ -81,7 +88,7 @@ impl MailboxActor {
             return;
         }
         self.own.reading = true;
-        let read = self.own.letters.read.clone();
+        let read = self.own.mail().letters.read.clone();
         let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
         self.world.host.spawn(async move {
             let letters = guard(|| fleet.api.inbox(vec![(lease, read)])).await;
@@ -95,15 +102,15 @@ impl MailboxActor {
         let Some(fleet) = self.world.fleet.clone() else { return };
         let Ok(letters) = letters else { return fleet.has_not_read(self.seat.id()) };
         // What had been read before is forgotten there.
-        self.own.letters.read.clear();
+        self.own.mail().letters.read.clear();
         if self.mode != Mode::Live || self.own.lease.is_none() {
             return;
         }
         fleet.has_read(self.seat.id(), letters.last().map(|letter| letter.place));
         for letter in letters {
-            self.own.letters.read.push(letter.posted.name());
+            self.own.mail().letters.read.push(letter.posted.name());
             match letter.posted {
-                Posted::Arrived(record) if self.own.letters.is_new(record.key) => self.on_arrived(&record),
+                Posted::Arrived(record) if self.own.mail().letters.is_new(record.key) => self.on_arrived(&record),
                 Posted::Arrived(_) => {}
                 Posted::Order(order) => self.obey(&fleet, order),
             }
@@ -120,10 +127,10 @@ impl MailboxActor {
     }
 
     fn obey(&mut self, fleet: &Arc<Membership>, order: Order) {
-        match self.own.obeyed.find(order.id) {
+        match self.own.mail().obeyed.find(order.id) {
             Some(Some(answer)) => return fleet.tell(News::Obeyed { order: order.id, answer }),
             Some(None) => return,
-            None => self.own.obeyed.begin(order.id),
+            None => self.own.mail().obeyed.begin(order.id),
         }
         let operation = |key: Option<OperationKey>| key.map_or(HoldTarget::Mailbox, HoldTarget::Operation);
         match order.body {
@@ -163,7 +170,7 @@ impl MailboxActor {
     }
 
     pub(in crate::actor) fn on_obeyed(&mut self, order: OrderId, answer: Obeyed) {
-        self.own.obeyed.end(order, answer);
+        self.own.mail().obeyed.end(order, answer);
         if let Some(fleet) = &self.world.fleet {
             fleet.on_answer(order, answer); // it may have been given here
             fleet.tell(News::Obeyed { order, answer });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Membership;
-use super::inbox::{ObeyedOrders, ReadLetters};
+use super::inbox::Mail;
 use super::late::LateClaims;
 use super::route::Route;
 use crate::actor::journal::{News, guard};
@@ -31,8 +31,8 @@ pub(in crate::actor) struct Owning {
     acquiring: bool,
     /// The inbox is being read.
     pub(super) reading: bool,
-    pub(super) letters: ReadLetters,
-    pub(super) obeyed: ObeyedOrders,
+    /// `None` where there was nothing to read yet: most mailboxes are used by one process.
+    mail: Option<Box<Mail>>,
     pub(in crate::actor) late: LateClaims,
     /// The store has told that the lease does not hold.
     fenced: Arc<AtomicBool>,
@@ -49,12 +49,15 @@ impl Owning {
             tenure: None,
             acquiring: false,
             reading: false,
-            letters: ReadLetters::default(),
-            obeyed: ObeyedOrders::default(),
+            mail: None,
             late: LateClaims::default(),
             fenced,
             overtaken: false,
         }
+    }
+
+    pub(super) fn mail(&mut self) -> &mut Mail {
+        self.mail.get_or_insert_default()
     }
 
     fn take(&mut self, world: &World, lease: Option<Lease>) {
