@@ -166,10 +166,16 @@ fn above_the_bound_new_callers_are_refused_and_listed_ones_never() {
     assert_eq!(free, Ok(None), "no ceiling, no ledger");
     // The bound cannot be used to shake off a ledger: whoever is at the ceiling stays there.
     assert!(charge(&mut callers, later, &policy, "a", ("2", 1)).is_err());
-    // Three are followed, the listed one among them: two have to end until there is a place for another.
-    let (first, second) = (START.after(HOUR), later.after(HOUR));
-    assert!(charge(&mut callers, first, &policy, "c", ("1", 1)).is_err());
-    keep(&mut callers, second, &policy, "c", ("1", 1)).expect("b and reset ended");
+    assert_eq!(callers.tracked(), 3);
+    // The listed one takes no place: as soon as one of the two ends there is one for another.
+    let first = START.after(HOUR);
+    assert!(charge(&mut callers, first.before(Duration::from_micros(1)), &policy, "c", ("1", 1)).is_err());
+    keep(&mut callers, first, &policy, "c", ("1", 1)).expect("a has ended, and reset does not count");
+    // Those that were listed once and have ended are forgotten with the next that is listed.
+    policy.overrides.insert(name("other"), "5 emails / 1h".parse().ok());
+    keep(&mut callers, later.after(HOUR), &policy, "other", ("1", 1)).expect("listed");
+    assert_eq!(callers.used(later.after(HOUR), "reset"), (0, 0));
+    assert_eq!(callers.tracked(), 3, "b, c and other");
 }
 
 #[test]

@@ -11,11 +11,11 @@
 //!   is charged the difference.
 //! - What was not stored after all is given back. While several hand over the same operation, it comes back with the
 //!   last of them.
-//! - At most [`CallersPolicy::tracked_max`] callers have a ledger. Above that, those whose period is over lose theirs,
+//! - At most [`CallersPolicy::tracked_max`] callers without an override have a ledger. Above that, those whose period is over lose theirs,
 //!   which loses nothing; if none is, a caller without a ledger is **refused** until the first period ends. A ledger in
 //!   its period is never dropped: its caller would come back to a fresh one and be granted more. A shared ledger for
 //!   the rest would do the same as soon as one of the rest got a ledger of its own. Callers with an override are listed
-//!   by hand, so they are few, and always have a place.
+//!   by hand, so they are few, always have a place, and take none from the others.
 //!
 //! Not promised: that a ceiling outlives the process. Nothing about callers is stored.
 
@@ -120,7 +120,10 @@ pub struct Charge {
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
     ledgers: HashMap<Arc<str>, Ledger>,
+    /// When the periods of those without an override end.
     ends: BTreeSet<(Timestamp, Arc<str>)>,
+    /// The same of those that had one when theirs began.
+    listed_ends: BTreeSet<(Timestamp, Arc<str>)>,
 }
 
 /// What one caller has used in its period.
@@ -196,7 +199,7 @@ impl Callers {
         ledger.map_or((0, 0), |ledger| (ledger.emails(), ledger.recipients))
     }
 
-    /// Callers that have a ledger.
+    /// Callers that have a ledger, those with an override among them.
     #[must_use]
     pub fn tracked(&self) -> usize {
         self.ledgers.len()
@@ -234,17 +237,22 @@ impl Callers {
         caller: &Arc<str>,
         period: Duration,
     ) -> Result<(), CallerRefusal> {
-        let tracked_max = policy.tracked_max;
-        let full = |callers: &Self| callers.ledgers.len() >= usize::try_from(tracked_max).unwrap_or(usize::MAX);
-        if full(self) {
-            self.end_periods(now);
-        }
-        if full(self) && !policy.overrides.contains_key(caller) {
-            let first = self.ends.first().map_or(now, |(ends_at, _)| *ends_at);
-            return Err(CallerRefusal::TooManyCallers { tracked_max, retry_after: first.since(now) });
-        }
         let ends_at = now.after(period);
-        self.ends.insert((ends_at, Arc::clone(caller)));
+        if policy.overrides.contains_key(caller) {
+            self.end_listed_periods(now);
+            self.listed_ends.insert((ends_at, Arc::clone(caller)));
+        } else {
+            let tracked_max = policy.tracked_max;
+            let full = |callers: &Self| callers.ends.len() >= usize::try_from(tracked_max).unwrap_or(usize::MAX);
+            if full(self) {
+                self.end_periods(now);
+            }
+            if full(self) {
+                let first = self.ends.first().map_or(now, |(ends_at, _)| *ends_at);
+                return Err(CallerRefusal::TooManyCallers { tracked_max, retry_after: first.since(now) });
+            }
+            self.ends.insert((ends_at, Arc::clone(caller)));
+        }
         self.ledgers.insert(Arc::clone(caller), Ledger { ends_at, recipients: 0, charges: HashMap::new() });
         Ok(())
     }
@@ -256,9 +264,18 @@ impl Callers {
         }
     }
 
+    /// The same for those with an override: names that are listed no more must not gather.
+    fn end_listed_periods(&mut self, now: Timestamp) {
+        while let Some((_, caller)) = self.listed_ends.first().filter(|(ends_at, _)| *ends_at <= now).cloned() {
+            self.forget(&caller);
+        }
+    }
+
     fn forget(&mut self, caller: &Arc<str>) {
         if let Some(ledger) = self.ledgers.remove(caller) {
-            self.ends.remove(&(ledger.ends_at, Arc::clone(caller)));
+            let end = (ledger.ends_at, Arc::clone(caller));
+            self.ends.remove(&end);
+            self.listed_ends.remove(&end);
         }
     }
 }
