@@ -125,3 +125,20 @@ fn s2_a_migration_under_two_windows_ends_in_time_without_one_refusal() {
         assert!(total / 3 <= Duration::from_secs(11_520), "{profile:?}: {:?}", total / 3);
     }
 }
+
+#[test]
+fn the_engines_alone_do_the_same_when_they_are_told_what_they_were_told_in_a_run() {
+    let minute = Duration::from_secs(60);
+    let upstream = Upstream::new(Profile::A.model([UpstreamLimit::requests(30, minute)], 5), 5);
+    let mut world = World::new(1, &policy(&["30 requests / 1m"], 4), None, upstream).record();
+    let start = world.start();
+    world.burst(start, 50, &Load::new(Lane::Background));
+    world.poisson(5, 120, 1, start.after(Duration::from_secs(600)), &Load::new(Lane::Foreground));
+    world.run_to_end(start.after(Duration::from_secs(7_200)));
+    let recording = world.recording().expect("it was recorded");
+    let played = recording.play(usize::MAX);
+    assert_eq!((played.decisions, recording.decisions() as u64), (world.decisions(), world.decisions()));
+    assert_eq!(played.sends, world.order().len() as u64, "one attempt each");
+    assert!(played.effects > 3 * played.sends, "claimed, sent, recorded and told");
+    assert_eq!(recording.play(10).decisions, 10);
+}

@@ -9,6 +9,7 @@ mod load;
 mod outbox;
 mod pause;
 mod played;
+mod recording;
 pub mod report;
 pub mod scenario;
 mod step;
@@ -20,6 +21,7 @@ use std::time::Duration;
 pub use load::Load;
 pub use outbox::KeepOutbox;
 pub use played::{Planned, PlannedBurn, Played};
+pub use recording::{Recording, Replayed};
 
 use self::agenda::{Agenda, Happening, Place};
 use self::load::Traced;
@@ -85,6 +87,7 @@ pub struct World {
     /// Until when the process is gone, and what is submitted meanwhile waits outside.
     down_until: Option<Timestamp>,
     pause: Pause,
+    recording: Option<Recording>,
     /// Work inside one instant; kept for its room.
     work: VecDeque<Work>,
     /// Operations submitted and not over.
@@ -170,6 +173,7 @@ impl World {
             look_ups: LookUps::Unanswered,
             down_until: None,
             pause: Pause::default(),
+            recording: None,
             work: VecDeque::new(),
             live: 0,
             woken: (START, 0),
@@ -278,12 +282,6 @@ impl World {
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.wakes
-    }
-
-    /// How many inputs the engines have decided on.
-    #[must_use]
-    pub fn decisions(&self) -> u64 {
-        self.decisions
     }
 
     /// The transitions of every operation so far, those of its submission left out. Gathers them anew.

@@ -19,7 +19,7 @@ const LOOK_UP_TAKES: Duration = Duration::from_millis(300);
 const WORK_EACH_MAX: usize = 16;
 
 /// Work inside one instant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Work {
     Mailbox(usize, Input),
     Shared(shared::Input),
@@ -149,6 +149,9 @@ impl World {
         let mut done = 0;
         while let Some(work) = self.work.pop_front() {
             self.decisions += 1;
+            if let Some(recording) = &mut self.recording {
+                recording.push(shown, &work);
+            }
             // Told to every mailbox by the way, as often as trouble comes and goes.
             done += usize::from(!matches!(work, Work::Mailbox(_, Input::AskShared(_))));
             assert!(done <= most, "the work of one happening has no end: {work:?} at {:?}", self.now);

@@ -113,6 +113,11 @@ impl Order {
         self.peeked.map(|peeked| peeked.slot)
     }
 
+    /// As if [`Order::peek`] had found nobody.
+    pub(crate) fn pass_over(&mut self) {
+        self.peeked = None;
+    }
+
     /// Takes `slot` out to be sent. Charges its tenant if it is what [`Order::peek`] named last.
     pub(crate) fn take(&mut self, links: &mut impl Links, slot: u32) {
         if let Some(peeked) = self.peeked.filter(|peeked| peeked.slot == slot) {

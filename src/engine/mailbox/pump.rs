@@ -136,6 +136,10 @@ impl Mailbox {
         if !weighted || self.table.queued(lane) < 2 || policy.lanes.bypass_max == 0 {
             return Pick::Wait(wait);
         }
+        if self.table.first_cost(lane).is_some() {
+            self.table.pass_over(lane); // all cost the same: none is lighter
+            return Pick::Wait(wait);
+        }
         let (budget, waits, rules) = (&self.budget, &self.shared_waits, Self::rules(policy));
         let passing = self.table.peek(lane, policy.lanes.bypass_max, |entry: &Entry, tenant| {
             if is_behind(waits, lane, tenant) {

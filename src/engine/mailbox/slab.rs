@@ -12,11 +12,15 @@ const CHUNK: usize = 64;
 /// Up to this many slots are searched one by one: an index would cost an allocation to save nothing.
 const UNINDEXED_MAX: usize = 8;
 
+const NOBODY: (OperationKey, u32) = (OperationKey(0), NIL);
+
 /// Every operation of one mailbox, wherever it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     chunks: Vec<Vec<Entry>>,
     index: Index,
+    /// The operation that was asked for last, and its slot: one input asks for the same one many times.
+    recent: (OperationKey, u32),
     free: u32,
     slots: u32,
     len: u32,
@@ -24,22 +28,46 @@ pub(super) struct Slab {
 
 impl Slab {
     pub(super) const fn new() -> Self {
-        Self { chunks: Vec::new(), index: Index::new(), free: NIL, slots: 0, len: 0 }
+        Self { chunks: Vec::new(), index: Index::new(), recent: NOBODY, free: NIL, slots: 0, len: 0 }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: u32) -> &Entry {
         &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> &mut Entry {
         &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 
+    #[inline]
     pub(super) fn find(&self, key: OperationKey) -> Option<u32> {
+        if self.recent.0 == key && self.recent.1 != NIL {
+            return Some(self.recent.1);
+        }
+        self.look_up(key)
+    }
+
+    /// Finds an operation that is asked for again soon.
+    #[inline]
+    pub(super) fn turn_to(&mut self, key: OperationKey) -> Option<u32> {
+        let slot = self.find(key)?;
+        self.recent = (key, slot);
+        Some(slot)
+    }
+
+    /// The operation in this slot is asked for again soon.
+    #[inline]
+    pub(super) fn turn_to_slot(&mut self, key: OperationKey, slot: u32) {
+        self.recent = (key, slot);
+    }
+
+    fn look_up(&self, key: OperationKey) -> Option<u32> {
         if self.is_indexed() {
             return self.index.find(key, |slot| self.get(slot).key);
         }
@@ -49,11 +77,13 @@ impl Slab {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) -> u32 {
+        let key = entry.key;
         let slot = if self.free == NIL { self.grow(entry) } else { self.reuse(entry) };
         if self.is_indexed() {
             self.index_slot(slot);
         }
         self.len += 1;
+        self.recent = (key, slot);
         slot
     }
 
@@ -69,6 +99,9 @@ impl Slab {
         entry.clear();
         entry.step = Step::Free { next };
         self.free = slot;
+        if self.recent.1 == slot {
+            self.recent = NOBODY;
+        }
         self.len -= 1;
         if self.len == 0 && self.is_indexed() {
             // Room for many is not kept for one.

@@ -10,7 +10,7 @@ use super::deadlines::Deadlines;
 use super::entry::{Entry, Step};
 use super::names::Names;
 use super::slab::Slab;
-use crate::engine::cost::CostSum;
+use crate::engine::cost::{Cost, CostSum};
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Links, NIL, Order, Usable};
 use crate::engine::operation::{Operation, OperationKey};
@@ -37,6 +37,8 @@ struct Here {
     names: Names,
     lanes: [Order; 2],
     queued_cost: [CostSum; 2],
+    /// What each of a lane's queue costs, while they all cost the same.
+    same_cost: [Option<Cost>; 2],
     /// Operations here per lane, wherever they stand.
     live: [u32; 2],
     due: BTreeSet<(Timestamp, OperationKey)>,
@@ -50,6 +52,7 @@ impl Here {
             names: Names::default(),
             lanes: [Order::new(), Order::new()],
             queued_cost: [CostSum::default(); 2],
+            same_cost: [None; 2],
             live: [0; 2],
             due: BTreeSet::new(),
             deadlines: Deadlines::default(),
@@ -96,14 +99,16 @@ impl Table {
         self.here.as_ref().map_or(0, |here| here.live[lane.index()])
     }
 
+    #[inline]
     pub(super) fn get(&self, key: OperationKey) -> Option<&Entry> {
         let here = self.here.as_deref()?;
         here.slab.find(key).map(|slot| here.slab.get(slot))
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, key: OperationKey) -> Option<&mut Entry> {
         let here = self.here.as_deref_mut()?;
-        here.slab.find(key).map(|slot| here.slab.get_mut(slot))
+        here.slab.turn_to(key).map(|slot| here.slab.get_mut(slot))
     }
 
     pub(super) fn tenant(&self, entry: &Entry) -> Option<&Arc<str>> {
@@ -121,7 +126,7 @@ impl Table {
     /// Takes an operation out of wherever it stands.
     pub(super) fn remove(&mut self, key: OperationKey) {
         let Some(here) = self.here.as_deref_mut() else { return };
-        let Some(slot) = here.slab.find(key) else { return };
+        let Some(slot) = here.slab.turn_to(key) else { return };
         here.unqueue(slot);
         here.deadlines.remove(&mut here.slab, slot);
         let entry = here.slab.get(slot);
@@ -135,7 +140,7 @@ impl Table {
     /// Puts an operation into its lane.
     pub(super) fn queue(&mut self, key: OperationKey, dominant: u64, end: End) {
         let Some(here) = self.here.as_deref_mut() else { return };
-        let Some(slot) = here.slab.find(key) else { return };
+        let Some(slot) = here.slab.turn_to(key) else { return };
         here.enter(
             slot,
             dominant,
@@ -149,7 +154,7 @@ impl Table {
     /// Puts an operation that was picked and not sent back to the head, with its fair share.
     pub(super) fn requeue_unsent(&mut self, key: OperationKey, dominant: u64) {
         let Some(here) = self.here.as_deref_mut() else { return };
-        let Some(slot) = here.slab.find(key) else { return };
+        let Some(slot) = here.slab.turn_to(key) else { return };
         here.enter(slot, dominant, Order::return_unsent);
     }
 
@@ -176,7 +181,7 @@ impl Table {
     /// Lets an operation stand at `step`, in the due table if that has an instant.
     pub(super) fn delay(&mut self, key: OperationKey, step: Step) {
         let Some(here) = self.here.as_deref_mut() else { return };
-        let Some(slot) = here.slab.find(key) else { return };
+        let Some(slot) = here.slab.turn_to(key) else { return };
         here.unqueue(slot);
         here.slab.get_mut(slot).step = step;
         if let Some(at) = step.due_at() {
@@ -207,7 +212,7 @@ impl Table {
     pub(super) fn next_instant(&self) -> Timestamp {
         let Some(here) = self.here.as_deref() else { return Timestamp::NEVER };
         let due = here.due.first().map_or(Timestamp::NEVER, |(at, _)| *at);
-        here.deadlines.first(&here.slab).map_or(due, |(at, _)| at.min(due))
+        here.deadlines.first_at().min(due)
     }
 
     /// How many wait in their lanes.
@@ -244,7 +249,21 @@ impl Table {
         let Here { lanes, slab, .. } = self.here.as_deref_mut()?;
         let bypass_max = u8::try_from(bypass_max).unwrap_or(u8::MAX);
         let slot = lanes[lane.index()].peek(slab, bypass_max, |slot, tenant| usable(slab.get(slot), tenant))?;
-        Some(slab.key(slot))
+        let key = slab.key(slot);
+        slab.turn_to_slot(key, slot);
+        Some(key)
+    }
+
+    /// What each that waits in a lane costs, if they are known to cost the same.
+    pub(super) fn first_cost(&self, lane: Lane) -> Option<&Cost> {
+        self.here.as_ref()?.same_cost[lane.index()].as_ref()
+    }
+
+    /// Forgets which operation of a lane was looked at last: it is not the one to be taken.
+    pub(super) fn pass_over(&mut self, lane: Lane) {
+        if let Some(here) = self.here.as_deref_mut() {
+            here.lanes[lane.index()].pass_over();
+        }
     }
 
     pub(super) fn queued_cost(&self, lane: Lane) -> CostSum {
@@ -297,6 +316,11 @@ impl Here {
         debug_assert!(!matches!(entry.step, Step::Queued(_)), "it waits already");
         let (lane, tenant, cost) = (entry.lane.index(), entry.tenant, entry.cost());
         self.queued_cost[lane].add(&cost);
+        if self.lanes[lane].len() == 0 {
+            self.same_cost[lane] = Some(cost);
+        } else if self.same_cost[lane] != Some(cost) {
+            self.same_cost[lane] = None; // until the lane is empty again
+        }
         how(&mut self.lanes[lane], &mut self.slab, slot, self.names.get(tenant), dominant);
     }
 

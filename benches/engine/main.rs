@@ -1,4 +1,8 @@
-//! What one decision costs: the mailbox's engine alone, in nanoseconds and, under callgrind, in instructions.
+//! What one decision costs: the engines alone, in nanoseconds and, under callgrind, in instructions.
+//!
+//! A decision is one input, worked off: everything that may go now is granted, what can never go is refused, and the
+//! instant is named until which the rest waits. A replay plays the inputs of a recorded run; its figures are per
+//! decision, and `decisions each second` is what criterion prints as elements.
 //!
 //! One cycle is an operation's whole life in the engine: it enters its lane, is charged and claimed, sent, and settled
 //! as accepted; every effect is drained and the deadline asked for, as the shell does it. Denied cases are those that
@@ -8,11 +12,13 @@
 //! former, `scripts/bench-callgrind` the latter: it runs one case a fixed number of times (`-- --fixed CASE COUNT`)
 //! under callgrind, twice, and divides the difference, so neither start-up nor warm-up is in the figure.
 
+mod replay;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::Criterion;
+use criterion::{Criterion, Throughput};
 use mailweir::engine::mailbox::{AskShared, Effect, Input, Mailbox};
 use mailweir::engine::operation::{Operation, OperationKey, OperationKind};
 use mailweir::engine::policy::{MailboxPolicy, ScopePolicy};
@@ -164,15 +170,26 @@ fn main() {
         let mut bench = start();
         criterion.bench_function(name, |bencher| bencher.iter(|| step(&mut bench)));
     }
+    let mut group = criterion.benchmark_group("decisions");
+    for (name, record) in replay::REPLAYS {
+        let recording = record();
+        group.throughput(Throughput::Elements(recording.decisions() as u64));
+        group.bench_function(name, |bencher| bencher.iter(|| recording.play(usize::MAX)));
+    }
+    group.finish();
     criterion.final_summary();
 }
 
-/// Runs one case a fixed number of times, for callgrind. Without arguments: names the cases.
+/// Runs one case a fixed number of steps, or a replay for a number of decisions, for callgrind. Without arguments: names the cases.
 fn fixed(arguments: &[String]) {
     let [name, count] = arguments else {
-        return CASES.iter().for_each(|(name, ..)| println!("{name}"));
+        let names = CASES.iter().map(|(name, ..)| name).chain(replay::REPLAYS.iter().map(|(name, _)| name));
+        return names.for_each(|name| println!("{name}"));
     };
     let count: u64 = count.parse().expect("a number of steps");
+    if let Some((_, record)) = replay::REPLAYS.iter().find(|(case, _)| case == name) {
+        return replay::play(&record(), count);
+    }
     let (_, start, step) = CASES.iter().find(|(case, ..)| case == name).expect("the name of a case");
     let mut bench = start();
     (0..count).for_each(|_| step(&mut bench));
