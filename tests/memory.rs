@@ -193,5 +193,5 @@ fn an_idle_mailbox_and_a_waiting_operation_stay_within_their_bytes() {
     assert!(forgotten <= 375, "{forgotten}");
     assert!(fresh <= 3_100, "{fresh}");
     assert!(expired <= 3_000, "{expired}");
-    assert!(queued <= 530, "{queued}");
+    assert!(queued <= 400, "{queued}");
 }

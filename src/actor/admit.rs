@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::admissions::{REPEATS_MAX, Stage};
 use super::callers::CallerCharge;
-use super::desk::{Entry, Flight};
+use super::desk::Flight;
 use super::entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 use super::journal::Newcomer;
 use super::kept;
@@ -134,7 +134,7 @@ impl MailboxActor {
         let ticket = admission.operation.and_then(|operation| self.desk.subscribe(operation)).unwrap_or_else(|| {
             let (ticket, outcome) = Ticket::open(Arc::clone(&admission.id));
             match &admission.stage {
-                Stage::Over(over) => drop(outcome.send(over.clone())),
+                Stage::Over(over) => outcome.send(over.clone()),
                 // Its row tells, unless that has been forgotten.
                 Stage::Past => self.journal.look_up(Arc::clone(&admission.id), vec![outcome]),
                 Stage::Storing(_) | Stage::Live => {}
@@ -173,7 +173,7 @@ impl MailboxActor {
         }
         let key = operation.key;
         let id = Arc::from(format!("permit-{}", key.0));
-        self.desk.insert(key, Entry::permit(id, &operation, request.reply));
+        self.desk.insert_permit(id, &operation, request.reply);
         self.step(Input::Enqueue(operation));
         // A reservation under way at the shared scopes is answered at once, and decides then.
         if self.desk.get(key).is_some_and(|entry| entry.flight == Flight::Grounded) {

@@ -2,7 +2,6 @@
 
 use tokio::sync::oneshot::Sender;
 
-use super::desk::Who;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
@@ -157,11 +156,4 @@ impl MailboxActor {
 /// Whether a hold of this target is told to every engine of the mailbox from the start.
 const fn is_noted(target: &HoldTarget) -> bool {
     !matches!(target, HoldTarget::Operation(_))
-}
-
-impl Who {
-    /// Whether this is a request for a permit that was not granted.
-    pub(super) const fn is_waiting_permit(&self) -> bool {
-        matches!(self, Self::Permit(asked) if asked.reply.is_some())
-    }
 }

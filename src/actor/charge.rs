@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::desk::{Flight, Who};
+use super::desk::Flight;
 use super::kept;
 use super::mailbox::MailboxActor;
 use super::past;
@@ -30,20 +30,19 @@ impl MailboxActor {
         let until = self.counts_until().after(OUT_MAX);
         let Some(entry) = self.desk.get_mut(key) else { return };
         entry.flight = Flight::Claiming;
-        if let Who::Permit(asked) = &mut entry.who {
+        if let Some(asked) = self.desk.permit_mut(key) {
             asked.claimed_at = now;
         }
-        let Some(note) = entry.permit_note(key, None) else { return };
+        let Some(note) = self.desk.permit_note(key, None) else { return };
         self.journal.permit(key, kept::permit(self.seat.id(), note, now, until));
     }
 
     /// What became of the charge.
     pub(super) fn note_permit(&mut self, record: &Record) {
-        let Some(entry) = self.desk.get(record.key) else { return };
         match record.transition {
             Transition::Void => self.uncharge_permit(record.key),
             _ => {
-                let Some(note) = entry.permit_note(record.key, Some(record.at)) else { return };
+                let Some(note) = self.desk.permit_note(record.key, Some(record.at)) else { return };
                 self.journal.note(kept::permit(self.seat.id(), note, self.now, self.counts_until()));
             }
         }

@@ -5,32 +5,35 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::entrance::PermitReply;
+use super::slip::Teller;
 use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::{Hold, HoldTarget, Outcome};
-use crate::engine::operation::KeyMap;
+use crate::engine::operation::{KeyMap, OperationKind};
 use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
-use crate::store::{OperationRecord, PermitNote};
+use crate::store::{Keyed, OperationRecord, PermitNote, Slab};
 
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
-    entries: KeyMap<Entry>,
+    entries: Slab<Entry>,
+    permits: KeyMap<Asked>,
     airborne: u64,
 }
 
+/// An operation of the outbox, or a permit.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) id: Arc<str>,
-    pub(crate) lane: Lane,
-    pub(crate) who: Who,
+    key: OperationKey,
+    /// Answers those who wait for the outcome, and knows the id.
+    teller: Teller,
     /// What to send, from its claim until its attempt has ended: before that and after it the store alone has it. From the
     /// start where several processes share the store, and this one may go on without it.
     pub(crate) email: Option<Email>,
     /// The attempt under way, or the last one.
     pub(crate) attempt: u32,
+    pub(crate) lane: Lane,
+    kind: OperationKind,
     pub(crate) flight: Flight,
     /// A rebuilt engine took the attempt under way for unknown. Its answer may still tell; until then the ticket waits.
     pub(crate) unknown_owed: bool,
@@ -43,16 +46,8 @@ pub(crate) enum Flight {
     Grounded,
     /// Its attempt row is being written.
     Claiming,
-    /// With the transport, or with the holder of the permit, since then.
-    Airborne(Timestamp),
-}
-
-#[derive(Debug)]
-pub(crate) enum Who {
-    /// An operation of the outbox, and those who wait for its outcome.
-    Operation(Listeners),
-    /// A permit.
-    Permit(Box<Asked>),
+    /// With the transport, or with the holder of the permit.
+    Airborne,
 }
 
 /// What the desk has of a permit.
@@ -71,17 +66,17 @@ pub(crate) struct Asked {
 pub(crate) enum Listeners {
     #[default]
     None,
-    One(oneshot::Sender<Outcome>),
+    One(Teller),
     Several(Box<Several>),
 }
 
 /// Those who wait for one outcome, where there is more than one.
 #[derive(Debug)]
-pub(crate) struct Several(Vec<oneshot::Sender<Outcome>>);
+pub(crate) struct Several(Vec<Teller>);
 
 impl Listeners {
     /// Adds one, in place of those that have gone.
-    pub(super) fn add(&mut self, listener: oneshot::Sender<Outcome>) {
+    pub(super) fn add(&mut self, listener: Teller) {
         *self = match std::mem::take(self) {
             Self::One(other) if !other.is_closed() => Self::Several(Box::new(Several(vec![other, listener]))),
             Self::None | Self::One(_) => Self::One(listener),
@@ -94,7 +89,7 @@ impl Listeners {
     }
 
     /// Each of them.
-    pub(super) fn into_each(self) -> Vec<oneshot::Sender<Outcome>> {
+    pub(super) fn into_each(self) -> Vec<Teller> {
         match self {
             Self::None => Vec::new(),
             Self::One(one) => vec![one],
@@ -106,40 +101,69 @@ impl Listeners {
     pub(super) fn tell(&mut self, outcome: &Outcome) {
         match std::mem::take(self) {
             Self::None => {}
-            Self::One(listener) => drop(listener.send(outcome.clone())),
-            Self::Several(several) => several.0.into_iter().for_each(|listener| drop(listener.send(outcome.clone()))),
+            Self::One(listener) => listener.send(outcome.clone()),
+            Self::Several(several) => several.0.into_iter().for_each(|listener| listener.send(outcome.clone())),
         }
+    }
+}
+
+impl Keyed for Entry {
+    fn key(&self) -> OperationKey {
+        self.key
     }
 }
 
 impl Desk {
     pub(crate) fn insert(&mut self, key: OperationKey, entry: Entry) {
-        self.entries.insert(key, entry);
+        self.entries.remove(key);
+        self.entries.insert(Entry { key, ..entry });
+    }
+
+    /// A request for a permit.
+    pub(crate) fn insert_permit(&mut self, id: Arc<str>, operation: &Operation, reply: PermitReply) {
+        let (reply, tenant, cost) = (Some(reply), operation.tenant.clone(), operation.cost);
+        self.permits.insert(operation.key, Asked { reply, tenant, cost, claimed_at: Timestamp::EPOCH });
+        let entry = Entry { kind: OperationKind::Permit, ..Entry::new(Teller::new(id), operation.lane) };
+        self.insert(operation.key, entry);
     }
 
     pub(crate) fn get(&self, key: OperationKey) -> Option<&Entry> {
-        self.entries.get(&key)
+        self.entries.get(key)
     }
 
     pub(crate) fn get_mut(&mut self, key: OperationKey) -> Option<&mut Entry> {
-        self.entries.get_mut(&key)
+        self.entries.get_mut(key)
     }
 
     pub(crate) fn remove(&mut self, key: OperationKey) -> Option<Entry> {
-        self.entries.remove(&key)
+        self.permits.remove(&key);
+        self.entries.remove(key)
+    }
+
+    /// What the desk has of a permit.
+    pub(crate) fn permit_mut(&mut self, key: OperationKey) -> Option<&mut Asked> {
+        self.permits.get_mut(&key)
+    }
+
+    /// Takes a permit off the desk.
+    pub(crate) fn remove_permit(&mut self, key: OperationKey) -> Option<Asked> {
+        let asked = self.permits.remove(&key)?;
+        self.entries.remove(key);
+        Some(asked)
     }
 
     /// Gives back room that nothing needs.
     pub(crate) fn shrink(&mut self) {
-        self.entries.shrink_to_fit();
+        self.entries.shrink();
+        self.permits.shrink_to_fit();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     pub(crate) fn id(&self, key: OperationKey) -> Option<&Arc<str>> {
-        self.entries.get(&key).map(|entry| &entry.id)
+        self.entries.get(key).map(Entry::id)
     }
 
     /// How many attempts are with the transport or with holders of permits.
@@ -149,62 +173,59 @@ impl Desk {
 
     /// How many operations of the outbox have not come to an end.
     pub(crate) fn operations(&self) -> u64 {
-        self.entries.values().filter(|entry| entry.is_operation()).count() as u64
+        (self.entries.len() - self.permits.len()) as u64
     }
 
     pub(crate) fn set_flight(&mut self, key: OperationKey, flight: Flight) {
-        if let Some(entry) = self.entries.get_mut(&key) {
+        if let Some(entry) = self.entries.get_mut(key) {
             entry.flight = flight;
         }
     }
 
     /// An attempt begins.
-    pub(crate) fn take_off(&mut self, key: OperationKey, attempt: u32, now: Timestamp) -> Option<&mut Entry> {
-        let entry = self.entries.get_mut(&key)?;
-        (entry.attempt, entry.flight) = (attempt, Flight::Airborne(now));
+    pub(crate) fn take_off(&mut self, key: OperationKey, attempt: u32) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key)?;
+        (entry.attempt, entry.flight) = (attempt, Flight::Airborne);
         self.airborne += 1;
         Some(entry)
     }
 
     /// A ticket for a live operation.
-    pub(crate) fn subscribe(&mut self, key: OperationKey) -> Option<Ticket> {
-        let entry = self.entries.get_mut(&key)?;
-        let Who::Operation(waiting) = &mut entry.who else { return None };
-        let (ticket, sender) = Ticket::open(Arc::clone(&entry.id));
-        waiting.add(sender);
-        Some(ticket)
+    pub(crate) fn subscribe(&self, key: OperationKey) -> Option<Ticket> {
+        let entry = self.entries.get(key).filter(|entry| entry.is_operation())?;
+        Some(Ticket::of(&entry.teller))
     }
 
-    /// Ends the flight of `attempt`, if it is the one under way, and says when it began.
-    pub(crate) fn land(&mut self, key: OperationKey, attempt: u32) -> Option<Timestamp> {
-        let entry = self.entries.get_mut(&key).filter(|entry| entry.attempt == attempt)?;
-        let Flight::Airborne(since) = entry.flight else { return None };
+    /// Ends the flight of `attempt`, if it is the one under way, and says whose it was.
+    pub(crate) fn land(&mut self, key: OperationKey, attempt: u32) -> Option<&Entry> {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.attempt == attempt)?;
+        if entry.flight != Flight::Airborne {
+            return None;
+        }
         (entry.flight, entry.email) = (Flight::Grounded, None);
         self.airborne = self.airborne.saturating_sub(1);
-        Some(since)
+        Some(entry)
     }
 
     /// Who waits for operations of a mailbox that is another process's from now on. Attempts that are out stay until they
     /// land.
     pub(crate) fn surrender(&mut self) -> Vec<(Arc<str>, Listeners)> {
-        let mut waiting = Vec::new();
-        self.entries.retain(|_, entry| {
-            if let Who::Operation(listeners) = &mut entry.who {
-                waiting.push((Arc::clone(&entry.id), std::mem::take(listeners)));
-            }
-            matches!(entry.flight, Flight::Airborne(_))
-        });
+        let operations = self.entries.iter_mut().filter(|entry| entry.is_operation());
+        let waiting = operations.map(|entry| (Arc::clone(entry.id()), Listeners::One(entry.take_teller()))).collect();
+        let grounded = self.entries.iter().filter(|entry| entry.flight != Flight::Airborne);
+        let grounded: Vec<_> = grounded.map(|entry| entry.key).collect();
+        grounded.into_iter().for_each(|key| drop(self.remove(key)));
         waiting
     }
 
     /// Whether an operation that was here all along has no attempt under way.
     pub(crate) fn has_landed(&self, key: OperationKey) -> bool {
-        self.entries.get(&key).is_some_and(|entry| entry.flight == Flight::Grounded)
+        self.entries.get(key).is_some_and(|entry| entry.flight == Flight::Grounded)
     }
 
     /// An attempt has landed and the engine made nothing of it: answer what is owed.
     pub(crate) fn pay_unknown(&mut self, key: OperationKey) {
-        if self.entries.get_mut(&key).is_some_and(|entry| std::mem::take(&mut entry.unknown_owed)) {
+        if self.entries.get_mut(key).is_some_and(|entry| std::mem::take(&mut entry.unknown_owed)) {
             drop(self.resolve(key, &Outcome::Unknown));
         }
     }
@@ -214,30 +235,30 @@ impl Desk {
     /// for it are the answer, to be told then.
     #[must_use]
     pub(crate) fn resolve(&mut self, key: OperationKey, outcome: &Outcome) -> Option<Listeners> {
-        let entry = self.entries.get_mut(&key)?;
-        if matches!((outcome, entry.flight), (Outcome::Unknown, Flight::Airborne(_))) {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.is_operation())?;
+        if matches!((outcome, entry.flight), (Outcome::Unknown, Flight::Airborne)) {
             entry.unknown_owed = true;
             return None;
         }
-        let Who::Operation(waiting) = &mut entry.who else { return None };
-        let mut waiting = std::mem::take(waiting);
-        if matches!(outcome, Outcome::Unknown | Outcome::Accepted { .. }) {
-            waiting.tell(outcome);
-        }
         if matches!(outcome, Outcome::Unknown) {
+            entry.take_teller().send(Outcome::Unknown);
             return None;
         }
-        if matches!(entry.flight, Flight::Airborne(_)) {
+        let entry = self.entries.remove(key)?;
+        if entry.flight == Flight::Airborne {
             // Whoever ended it did not wait for the attempt, and nobody will know it when it lands.
             self.airborne = self.airborne.saturating_sub(1);
         }
-        self.entries.remove(&key);
-        (!matches!(waiting, Listeners::None)).then_some(waiting)
+        if matches!(outcome, Outcome::Accepted { .. }) {
+            entry.teller.send(outcome.clone());
+            return None;
+        }
+        (!entry.teller.is_closed()).then_some(Listeners::One(entry.teller))
     }
 
     /// Requests for permits that have not been granted, oldest first.
     pub(crate) fn waiting_permits(&self) -> Vec<OperationKey> {
-        let waiting = self.entries.iter().filter(|(_, entry)| entry.who.is_waiting_permit());
+        let waiting = self.permits.iter().filter(|(_, asked)| asked.reply.is_some());
         let mut keys: Vec<_> = waiting.map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys
@@ -248,66 +269,67 @@ impl Desk {
         if held.is_empty() {
             return Vec::new();
         }
-        let here = self.entries.iter().filter(|(_, entry)| entry.is_operation());
-        let mut here: Vec<_> = here.filter_map(|(key, entry)| Some((*key, *held.get(&entry.id)?))).collect();
+        let here = self.entries.iter().filter(|entry| entry.is_operation());
+        let mut here: Vec<_> = here.filter_map(|entry| Some((entry.key, *held.get(entry.id())?))).collect();
         here.sort_unstable_by_key(|(key, _)| *key);
         here.into_iter().map(|(key, until)| Hold::new(HoldTarget::Operation(key), until)).collect()
     }
 
     /// Steps that a lost engine had under way are not under way any more.
     pub(crate) fn ground_claims(&mut self) {
-        for entry in self.entries.values_mut().filter(|entry| entry.flight == Flight::Claiming) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.flight == Flight::Claiming) {
             entry.flight = Flight::Grounded;
         }
     }
 
     /// Takes out the requests for permits that have not been granted.
     pub(crate) fn take_waiting_permits(&mut self) -> Vec<PermitReply> {
-        let mut taken = Vec::new();
-        self.entries.retain(|_, entry| match &mut entry.who {
-            Who::Permit(asked) if asked.reply.is_some() => {
-                taken.extend(asked.reply.take());
-                false
-            }
-            _ => true,
-        });
-        taken
+        let waiting = self.waiting_permits();
+        waiting.into_iter().filter_map(|key| self.remove_permit(key)?.reply).collect()
+    }
+
+    /// What a permit takes since its charge began; `None` for an operation.
+    pub(crate) fn permit_note(&self, key: OperationKey, finished_at: Option<Timestamp>) -> Option<PermitNote> {
+        let Asked { tenant, cost, claimed_at, .. } = self.permits.get(&key)?;
+        let (lane, tenant) = (self.entries.get(key)?.lane, tenant.clone());
+        Some(PermitNote { key, lane, tenant, cost: *cost, claimed_at: *claimed_at, finished_at })
     }
 }
 
 impl Entry {
     pub(crate) const fn is_operation(&self) -> bool {
-        matches!(self.who, Who::Operation(_))
+        matches!(self.kind, OperationKind::Send)
     }
 
-    /// What a permit takes since its charge began; `None` for an operation.
-    pub(crate) fn permit_note(&self, key: OperationKey, finished_at: Option<Timestamp>) -> Option<PermitNote> {
-        let Who::Permit(asked) = &self.who else { return None };
-        let Asked { tenant, cost, claimed_at, .. } = &**asked;
-        let (lane, tenant) = (self.lane, tenant.clone());
-        Some(PermitNote { key, lane, tenant, cost: *cost, claimed_at: *claimed_at, finished_at })
+    pub(crate) fn id(&self) -> &Arc<str> {
+        self.teller.id()
+    }
+
+    /// Those who have waited so far; who asks from now on waits for what comes next.
+    fn take_teller(&mut self) -> Teller {
+        let next = Teller::new(Arc::clone(self.id()));
+        std::mem::replace(&mut self.teller, next)
+    }
+
+    /// Adds those who wait for the outcome.
+    pub(crate) fn listen(&self, listeners: Vec<Teller>) {
+        listeners.into_iter().for_each(|listener| self.teller.add(listener));
     }
 
     /// The entry of an operation that has just been stored.
-    pub(crate) fn stored(id: Arc<str>, lane: Lane, waiting: oneshot::Sender<Outcome>) -> Self {
-        Self::new(id, lane, Who::Operation(Listeners::One(waiting)))
+    pub(crate) const fn stored(teller: Teller, lane: Lane) -> Self {
+        Self::new(teller, lane)
     }
 
-    /// The entry of a request for a permit.
-    pub(crate) fn permit(id: Arc<str>, operation: &Operation, reply: PermitReply) -> Self {
-        let (reply, tenant, cost) = (Some(reply), operation.tenant.clone(), operation.cost);
-        let asked = Asked { reply, tenant, cost, claimed_at: Timestamp::EPOCH };
-        Self::new(id, operation.lane, Who::Permit(Box::new(asked)))
-    }
-
-    fn new(id: Arc<str>, lane: Lane, who: Who) -> Self {
-        Self { id, lane, who, email: None, attempt: 0, flight: Flight::Grounded, unknown_owed: false }
+    /// Its key is given when it comes to the desk.
+    const fn new(teller: Teller, lane: Lane) -> Self {
+        let (key, kind) = (OperationKey(0), OperationKind::Send);
+        Self { key, teller, email: None, attempt: 0, lane, kind, flight: Flight::Grounded, unknown_owed: false }
     }
 
     /// The entry of an operation that the store knows and this desk does not.
     pub(crate) fn recovered(record: &OperationRecord) -> Self {
-        let who = Who::Operation(Listeners::None);
-        Self { attempt: record.rows, ..Self::new(Arc::clone(&record.id), record.lane, who) }
+        Self { attempt: record.rows, ..Self::new(Teller::new(Arc::clone(&record.id)), record.lane) }
     }
 }
 
@@ -316,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_sixty_four_bytes() {
-        assert_eq!(size_of::<Entry>(), 64);
+    fn an_entry_takes_thirty_two_bytes() {
+        assert_eq!(size_of::<Entry>(), 32);
     }
 }

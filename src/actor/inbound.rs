@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::callers::Fate;
-use super::desk::{Entry, Who};
+use super::desk::Entry;
 use super::entrance::{Handed, PermitReply, TurnedAway};
 use super::journal::{Newcomer, Written};
 use super::mailbox::{MailboxActor, Mode};
@@ -116,8 +116,7 @@ impl MailboxActor {
 
     /// A caller who wants to know now is told so when there is no permit now.
     pub(super) fn defer_if_impatient(&mut self, key: OperationKey) {
-        let Some(entry) = self.desk.get_mut(key) else { return };
-        let Who::Permit(asked) = &mut entry.who else { return };
+        let Some(asked) = self.desk.permit_mut(key) else { return };
         if !matches!(asked.reply, Some(PermitReply::Try(_))) {
             return;
         }
@@ -279,8 +278,8 @@ impl MailboxActor {
         drop(charge);
         match inserted {
             Inserted::New => {
-                let (ticket, waiting) = Ticket::open(Arc::clone(&handed.id));
-                let mut entry = Entry::stored(handed.id, operation.lane, waiting);
+                let (ticket, teller) = Ticket::open(handed.id);
+                let mut entry = Entry::stored(teller, operation.lane);
                 if self.world.fleet.is_some() && self.policy.fleet.cut_off(operation.lane) != CutOff::Pause {
                     // It is to go although the store may be out of reach when its turn comes.
                     entry.email = Some(handed.submission.email);

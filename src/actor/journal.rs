@@ -28,6 +28,7 @@ use super::lookup::{Lookup, Lookups};
 use super::orders::PersonOrder;
 use super::question::OrderAnswer;
 use super::room::{begins_permit, insert, keep};
+use super::slip::Teller;
 use super::unfit::Unfit;
 use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record, Refusal};
@@ -290,7 +291,7 @@ impl Journal {
     }
 
     /// Has the row of an operation read, after whatever is to be written now.
-    pub(crate) fn look_up(&mut self, id: Arc<str>, waiting: Vec<oneshot::Sender<Outcome>>) {
+    pub(crate) fn look_up(&mut self, id: Arc<str>, waiting: Vec<Teller>) {
         self.lookups.entry(id).or_default().waiting.extend(waiting);
     }
 

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
-use super::desk::{Entry, Who};
+use super::desk::Entry;
 use super::entrance::{Handed, TurnedAway};
 use super::mailbox::{MailboxActor, Mode};
 use super::orders::PersonOrder;
 use super::past;
+use super::slip::Teller;
 use super::ticket::Ticket;
 use super::unfit::Unfit;
 use crate::engine::OperationKey;
@@ -21,7 +20,7 @@ use crate::engine::mailbox::{Input, Outcome};
 use crate::store::{OperationRecord, StoreError};
 
 /// Those who wait for the outcome of an operation.
-type Waiting = Vec<oneshot::Sender<Outcome>>;
+type Waiting = Vec<Teller>;
 
 /// Why a row is read.
 #[derive(Debug, Default)]
@@ -46,7 +45,7 @@ enum Doubt {
 pub(crate) type Lookups = BTreeMap<Arc<str>, Lookup>;
 
 fn tell(waiting: Waiting, outcome: &Outcome) {
-    waiting.into_iter().for_each(|listener| drop(listener.send(outcome.clone())));
+    waiting.into_iter().for_each(|listener| listener.send(outcome.clone()));
 }
 
 impl MailboxActor {
@@ -57,7 +56,7 @@ impl MailboxActor {
         }
         let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
         match past::outcome(record) {
-            Some(outcome) => drop(waiting.send(outcome)),
+            Some(outcome) => waiting.send(outcome),
             None => self.journal.look_up(Arc::clone(&record.id), vec![waiting]),
         }
         ticket
@@ -136,7 +135,7 @@ impl MailboxActor {
     }
 
     fn tell_or_adopt(&mut self, waiting: Waiting, record: &OperationRecord) {
-        if let Some(entry) = self.desk.get_mut(record.key) {
+        if let Some(entry) = self.desk.get(record.key) {
             // Taken up again meanwhile, by a rebuild.
             return entry.listen(waiting);
         }
@@ -154,18 +153,9 @@ impl MailboxActor {
     }
 
     fn adopt(&mut self, record: &OperationRecord, waiting: Waiting) {
-        let mut entry = Entry::recovered(record);
+        let entry = Entry::recovered(record);
         entry.listen(waiting);
         self.desk.insert(record.key, entry);
         self.step(Input::Enqueue(past::operation(record)));
-    }
-}
-
-impl Entry {
-    /// Adds those who wait for the outcome.
-    fn listen(&mut self, listeners: Waiting) {
-        if let Who::Operation(waiting) = &mut self.who {
-            listeners.into_iter().for_each(|listener| waiting.add(listener));
-        }
     }
 }

@@ -44,6 +44,7 @@ mod room;
 mod seat;
 mod settings;
 mod shared;
+mod slip;
 mod supervisor;
 mod ticket;
 mod tidy;

@@ -91,7 +91,7 @@ impl MailboxActor {
             Word::Cancel => Ok(Input::Cancel { key: order.key }),
             // A rebuilt engine takes an attempt that is still out for unknown: its answer may come any moment.
             Word::Quarantine | Word::Resolve(_)
-                if state == OperationState::Unknown && matches!(flight, Flight::Airborne(_)) =>
+                if state == OperationState::Unknown && matches!(flight, Flight::Airborne) =>
             {
                 Err(OperationState::Attempting)
             }

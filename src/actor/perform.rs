@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::desk::{Flight, Who};
+use super::desk::Flight;
 use super::entrance::PermitReply;
 use super::journal::News;
 use super::kept;
@@ -72,9 +72,9 @@ impl MailboxActor {
     }
 
     fn send(&mut self, key: OperationKey, attempt: u32, deadline: Timestamp) {
-        let Some(entry) = self.desk.take_off(key, attempt, self.now) else { return };
+        let Some(entry) = self.desk.take_off(key, attempt) else { return };
         let Some(email) = entry.email.clone() else { return };
-        let describe = Describe { operation_id: Arc::clone(&entry.id), lane: entry.lane, number: attempt };
+        let describe = Describe { operation_id: Arc::clone(entry.id()), lane: entry.lane, number: attempt };
         let attempt = describe.attempt(&self.seat, email);
         let work = Work::Send { attempt, deadline };
         self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
@@ -82,7 +82,7 @@ impl MailboxActor {
 
     fn reconcile(&mut self, key: OperationKey) {
         let Some(entry) = self.desk.get(key) else { return };
-        let describe = Describe { operation_id: Arc::clone(&entry.id), lane: entry.lane, number: entry.attempt };
+        let describe = Describe { operation_id: Arc::clone(entry.id()), lane: entry.lane, number: entry.attempt };
         let attempt = entry.email.clone().map(|email| describe.attempt(&self.seat, email));
         let work = Work::Reconcile { attempt, describe };
         self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
@@ -90,9 +90,10 @@ impl MailboxActor {
 
     /// Hands the permit over, or gives it back when nobody waits for it any more.
     fn grant(&mut self, key: OperationKey) {
-        let Some(entry) = self.desk.take_off(key, 0, self.now) else { return };
-        let Who::Permit(asked) = &mut entry.who else { return };
-        let Some(reply) = asked.reply.take() else { return };
+        if self.desk.take_off(key, 0).is_none() {
+            return;
+        }
+        let Some(reply) = self.desk.permit_mut(key).and_then(|asked| asked.reply.take()) else { return };
         let permit = Permit::new(Arc::clone(&self.world), Arc::clone(&self.seat), key);
         let returned = match reply {
             PermitReply::Wait(sender) => sender.send(Ok(permit)).err().and_then(Result::ok),
@@ -112,9 +113,9 @@ impl MailboxActor {
 
     fn conclude(&mut self, key: OperationKey, outcome: Outcome) {
         self.world.crashes.concluded(key, &outcome);
-        match self.desk.get_mut(key) {
+        match self.desk.get(key) {
             Some(entry) if !entry.is_operation() => {
-                let Some(Who::Permit(asked)) = self.desk.remove(key).map(|entry| entry.who) else { return };
+                let Some(asked) = self.desk.remove_permit(key) else { return };
                 if let Some(reply) = asked.reply {
                     reply.fail(match outcome {
                         Outcome::Exhausted { .. } => PermitError::Expired,

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::slip::{Listening, Slip, Teller};
 use crate::engine::mailbox::Outcome;
 use crate::submission::SubmitError;
 
@@ -11,8 +12,7 @@ use crate::submission::SubmitError;
 #[derive(Debug)]
 #[must_use = "a ticket tells what became of the operation; drop it on purpose to detach"]
 pub struct Ticket {
-    id: Arc<str>,
-    outcome: oneshot::Receiver<Outcome>,
+    slip: Arc<Slip>,
 }
 
 /// Why a ticket has no answer.
@@ -30,15 +30,20 @@ pub enum TicketError {
 
 impl Ticket {
     /// A ticket and the end that answers it.
-    pub(crate) fn open(id: Arc<str>) -> (Self, oneshot::Sender<Outcome>) {
-        let (sender, outcome) = oneshot::channel();
-        (Self { id, outcome }, sender)
+    pub(crate) fn open(id: Arc<str>) -> (Self, Teller) {
+        let teller = Teller::new(id);
+        (Self::of(&teller), teller)
+    }
+
+    /// One more ticket that `teller` answers.
+    pub(crate) fn of(teller: &Teller) -> Self {
+        Self { slip: teller.slip() }
     }
 
     /// The operation's id: the one given, or the one minted for it.
     #[must_use]
-    pub const fn operation_id(&self) -> &Arc<str> {
-        &self.id
+    pub fn operation_id(&self) -> &Arc<str> {
+        self.slip.id()
     }
 
     /// Waits until the operation has come to an end, or until nobody knows how it ended ([`Outcome::Unknown`]; the
@@ -50,7 +55,7 @@ impl Ticket {
     /// # Cancel safety
     /// Dropping the future loses this ticket, not the operation: `SchedulerHandle::ticket` gives a new one.
     pub async fn outcome(self) -> Result<Outcome, TicketError> {
-        self.outcome.await.map_err(|_| TicketError::Interrupted { operation_id: self.id })
+        Listening::new(self.slip).await
     }
 }
 

@@ -123,6 +123,14 @@ impl<T: Keyed> Slab<T> {
         })
     }
 
+    /// Everything, to be changed. Keys stay.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| &mut chunk.places).filter_map(|place| match place {
+            Place::Taken(thing) => Some(thing),
+            Place::Free { .. } => None,
+        })
+    }
+
     /// Gives the room of an empty slab back.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {

@@ -84,7 +84,7 @@ impl MailboxActor {
         let Some(fleet) = self.world.fleet.clone() else { return };
         for listener in lookup.waiting {
             match past::outcome(record) {
-                Some(outcome) => drop(listener.send(outcome)),
+                Some(outcome) => listener.send(outcome),
                 None => fleet.wait_for(&record.id, listener),
             }
         }
@@ -94,7 +94,7 @@ impl MailboxActor {
     pub(in crate::actor) fn remote_ticket(&self, record: &OperationRecord) -> Ticket {
         let (ticket, waiting) = Ticket::open(Arc::clone(&record.id));
         match (past::outcome(record), &self.world.fleet) {
-            (Some(outcome), _) => drop(waiting.send(outcome)),
+            (Some(outcome), _) => waiting.send(outcome),
             (None, Some(fleet)) => fleet.wait_for(&record.id, waiting),
             (None, None) => {}
         }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
-
 use super::Membership;
 use crate::actor::desk::Listeners;
 use crate::actor::past;
+use crate::actor::slip::Teller;
 use crate::actor::world::World;
 use crate::engine::OperationState;
 use crate::engine::mailbox::Outcome;
@@ -57,7 +56,7 @@ impl Tickets {
 
 impl Membership {
     /// Answers `listener` when the operation has come to an end.
-    pub(in crate::actor) fn wait_for(&self, id: &Arc<str>, listener: oneshot::Sender<Outcome>) {
+    pub(in crate::actor) fn wait_for(&self, id: &Arc<str>, listener: Teller) {
         self.tickets.lock().by_id.entry(Arc::clone(id)).or_default().add(listener);
     }
 
