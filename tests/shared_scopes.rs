@@ -56,6 +56,14 @@ fn run(seed: u64) {
         }
         world.submit(at, &load);
     }
+    // In every second world one mailbox's actor is slow: seconds at a time, in the middle of everything.
+    if seed % 2 == 0 {
+        let slow = small(&mut random, mailboxes as u64);
+        for number in 0..12 {
+            let at = world.start().after(Duration::from_millis(number * 5_000 + random.below(3_000)));
+            world.pause_mailbox(slow, at, Duration::from_millis(1 + random.below(8_000)));
+        }
+    }
     world.run_to_end(world.start().after(Duration::from_secs(86_400)));
     assert_eq!(world.pending(), 0, "seed {seed}: everything ends");
     let ended = world.ended();
@@ -68,4 +76,37 @@ fn run(seed: u64) {
 fn however_tight_the_limits_of_all_scopes_an_instant_has_an_end() {
     let seeds: u64 = std::env::var("MAILWEIR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
     (0..seeds).for_each(run);
+}
+
+#[test]
+fn an_actor_that_is_slow_is_late_alone() {
+    let limits = |text: &str| vec![text.parse::<Limit>().expect("a limit")];
+    let scope = |text, most| ScopePolicy { limits: limits(text), concurrency: NonZeroU32::new(most) };
+    let mailbox = MailboxPolicy { scope: scope("30 requests / 1m", 4), ..MailboxPolicy::default() };
+    let shared = SharedPolicy { application: scope("60 requests / 1m", 8), ..SharedPolicy::default() };
+    let slowest = |slow: bool| {
+        let upstream = Upstream::new(Model::new(Vec::new()), 3);
+        let mut world = World::new(2, &Arc::new(mailbox.clone()), Some(Arc::new(shared.clone())), upstream);
+        if slow {
+            // Ten minutes, beginning while some of its requests are on their way and some wait for the application.
+            world.pause_mailbox(0, world.start().after(Duration::from_millis(100)), Duration::from_secs(600));
+        }
+        for number in 0..2 {
+            world.burst(world.start(), 40, &Load::new(Lane::Background).mailbox(number));
+            for second in 0..20 {
+                let at = world.start().after(Duration::from_secs(second * 7));
+                world.submit(at, &Load::new(Lane::Foreground).mailbox(number));
+            }
+        }
+        world.run_to_end(world.start().after(Duration::from_secs(3_600)));
+        assert_eq!(world.pending(), 0, "everything ends");
+        let wait = |number| {
+            let people = world.ended().iter().filter(move |it| it.mailbox == number && it.lane == Lane::Foreground);
+            people.map(|ended| ended.ended_at.since(ended.submitted_at)).max().expect("some")
+        };
+        (wait(0), wait(1))
+    };
+    let (undisturbed, disturbed) = (slowest(false), slowest(true));
+    assert!(disturbed.0 > Duration::from_secs(400), "it is late: {disturbed:?}");
+    assert!(disturbed.1 <= undisturbed.1.max(Duration::from_secs(2)), "{undisturbed:?} {disturbed:?}");
 }

@@ -37,6 +37,10 @@ pub(super) enum Happening {
     Pause(Timestamp),
     /// It goes on.
     GoOn,
+    /// One mailbox's actor is busy until the instant.
+    Busy(usize, Timestamp),
+    /// It is free again.
+    Free(usize),
 }
 
 /// Names one planned happening.

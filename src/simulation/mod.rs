@@ -26,7 +26,7 @@ pub use recording::{Recording, Replayed};
 use self::agenda::{Agenda, Happening, Place};
 use self::load::Traced;
 use self::outbox::Outbox;
-use self::pause::Pause;
+use self::pause::{Busy, Pause};
 use self::step::Work;
 use crate::engine::mailbox::{AskShared, Input, Mailbox, Outcome};
 use crate::engine::operation::Transition;
@@ -88,6 +88,7 @@ pub struct World {
     down_until: Option<Timestamp>,
     pause: Pause,
     recording: Option<Recording>,
+    busy: Busy,
     /// Work inside one instant; kept for its room.
     work: VecDeque<Work>,
     /// Operations submitted and not over.
@@ -174,6 +175,7 @@ impl World {
             down_until: None,
             pause: Pause::default(),
             recording: None,
+            busy: Busy::default(),
             work: VecDeque::new(),
             live: 0,
             woken: (START, 0),

@@ -127,6 +127,7 @@ impl World {
         }
         self.armed.fill(None);
         self.armed_shared = None;
+        self.busy.clear();
         self.down_until = Some(back_at);
         self.put(back_at, Happening::Restart);
         self.catch_up();

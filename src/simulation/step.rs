@@ -96,6 +96,8 @@ impl World {
             Happening::Restart => self.come_back(),
             Happening::Pause(until) => self.stand_still(until),
             Happening::GoOn => self.go_on(),
+            Happening::Busy(mailbox, until) => self.be_busy(mailbox, until),
+            Happening::Free(mailbox) => self.be_free(mailbox),
         }
     }
 
@@ -157,6 +159,7 @@ impl World {
             assert!(done <= most, "the work of one happening has no end: {work:?} at {:?}", self.now);
             match work {
                 Work::Mailbox(number, input) => {
+                    let Some(input) = self.busy.keep(number, input) else { continue };
                     self.mailboxes[number].handle(shown, input);
                     while let Some(effect) = self.mailboxes[number].poll_effect() {
                         self.perform(number, effect);
