@@ -57,7 +57,7 @@ fn run(seed: u64) {
         world.submit(at, &load);
     }
     // In every second world one mailbox's actor is slow: seconds at a time, in the middle of everything.
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         let slow = small(&mut random, mailboxes as u64);
         for number in 0..12 {
             let at = world.start().after(Duration::from_millis(number * 5_000 + random.below(3_000)));

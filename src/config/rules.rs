@@ -223,6 +223,12 @@ fn of_breaker(breaker: &BreakerPolicy) -> Vec<Broken> {
         ),
         ("breaker.cooldown_long_max", breaker.cooldown_long_max, "breaker.penalty", breaker.penalty),
         (
+            "breaker.ceiling_recovery_min",
+            breaker.ceiling_recovery_min,
+            "breaker.ceiling_recovery_max",
+            breaker.ceiling_recovery_max,
+        ),
+        (
             "breaker.health_cooldown",
             breaker.health_cooldown,
             "breaker.health_cooldown_max",

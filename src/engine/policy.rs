@@ -182,6 +182,9 @@ pub struct BreakerPolicy {
     pub cooldown_long_max: Duration,
     /// Cooldown after two probes in a row failed right after a cooldown of at least the long maximum (penalty box).
     pub penalty: Duration,
+    /// Every so many episodes of one chain without a Retry-After the cooldown is [`BreakerPolicy::penalty`], so that a penalty box
+    /// that starts anew at every knock is left; 0 turns it off.
+    pub penalty_chain: u32,
     /// Added to a Retry-After, before the stable spread of up to [`BreakerPolicy::retry_after_spread`].
     pub retry_after_margin: Duration,
     /// Largest part of a Retry-After added as spread.
@@ -194,7 +197,9 @@ pub struct BreakerPolicy {
     pub trip_chain: u32,
     /// Ceiling after a trip, as a part of what was accepted in the last window.
     pub ceiling: Ratio,
-    /// Longest K of the ceiling's cubic return (K = 5 windows).
+    /// Shortest K of the ceiling's return (K = 5 windows): a lasting cut is met about once in K, however short the window.
+    pub ceiling_recovery_min: Duration,
+    /// Longest K.
     pub ceiling_recovery_max: Duration,
     /// Successful probes that end half-open.
     pub probe_successes: u32,
@@ -212,6 +217,8 @@ pub struct BreakerPolicy {
     pub health_ratio: Ratio,
     /// Calls needed before the ratio counts.
     pub health_calls_min: u32,
+    /// Probes that have to fail in a row for another, longer health cooldown.
+    pub health_probes: u32,
     /// First health cooldown; doubles to [`BreakerPolicy::health_cooldown_max`].
     pub health_cooldown: Duration,
     /// Longest health cooldown.
@@ -224,17 +231,19 @@ impl Default for BreakerPolicy {
     fn default() -> Self {
         Self {
             cooldown_first: None,
-            cooldown_growth: Ratio::percent(160),
+            cooldown_growth: Ratio::percent(200),
             cooldown_short_max: Duration::from_secs(120),
             cooldown_long_max: Duration::from_secs(360),
             penalty: Duration::from_secs(900),
+            penalty_chain: 16,
             retry_after_margin: Duration::from_millis(200),
             retry_after_spread: Ratio::percent(5),
             retry_after_max: Duration::from_secs(86_400),
             trip_windows: 10,
             trip_chain: 3,
             ceiling: Ratio::percent(70),
-            ceiling_recovery_max: Duration::from_secs(1_800),
+            ceiling_recovery_min: Duration::from_secs(360),
+            ceiling_recovery_max: Duration::from_secs(7_200),
             probe_successes: 2,
             probe_timeout: Duration::from_secs(30),
             ramp_start: Ratio::percent(25),
@@ -243,6 +252,7 @@ impl Default for BreakerPolicy {
             health_failures: 5,
             health_ratio: Ratio::percent(50),
             health_calls_min: 10,
+            health_probes: 3,
             health_cooldown: Duration::from_secs(30),
             health_cooldown_max: Duration::from_secs(300),
             manual_expiry: Duration::from_secs(300),

@@ -66,8 +66,8 @@ fn the_ceiling_returns_to_the_declared_amount_and_is_then_forgotten() {
     rig.uses[0] = (15, 15);
     rig.attempt(again, throttle(Some(10)));
     let amount = |rig: &Rig, s: u64| rig.breaker.amount(again.after(Duration::from_secs(s)), 0, 30);
-    let table: Vec<u64> = [0, 150, 300, 450, 600].map(|s| amount(&rig, s)).into();
-    assert_eq!(table, [10, 14, 15, 15, 19]);
+    let table: Vec<u64> = [0, 180, 360, 405, 420].map(|s| amount(&rig, s)).into();
+    assert_eq!(table, [10, 14, 15, 19, 25]);
     let end = rig.until(again);
     let mut now = rig.recover(end);
     while let Some(next) = rig.breaker.deadline() {
@@ -96,6 +96,19 @@ fn a_lasting_cut_lowers_the_ceiling_again() {
 }
 
 #[test]
+fn a_wall_that_is_met_again_under_a_ceiling_lowers_it_however_long_ago_the_last_chain_was() {
+    let mut rig = Rig::new(&[(30, 10)]);
+    let again = blip(&mut rig, at(0), 15);
+    let closed = blip(&mut rig, again, 15);
+    // Ten windows of ten seconds are long over, the ceiling is not.
+    let late = closed.after(Duration::from_secs(300));
+    assert!(rig.breaker.amount(late, 0, 30) < 30);
+    rig.uses[0] = (12, 12);
+    rig.attempt(late, throttle(Some(1)));
+    assert_eq!((rig.facts(late).trips, rig.breaker.amount(late, 0, 30)), (2, 8));
+}
+
+#[test]
 fn no_ceiling_is_ever_zero_and_none_is_above_what_is_declared() {
     let mut rig = Rig::minute();
     let again = blip(&mut rig, at(0), 1);
@@ -119,6 +132,7 @@ fn new_limits_forget_what_the_old_ones_taught_and_keep_the_cooldown() {
 fn a_ramp_that_outlasts_the_memory_of_its_cooldown_leaves_no_instant_that_has_passed() {
     let mut rig = Rig::minute();
     let again = blip(&mut rig, at(0), 30).after(Duration::from_secs(60));
+    rig.policy.ceiling_recovery_min = Duration::from_secs(900);
     rig.policy.ramp = Duration::from_secs(650); // the memory is ten windows of a minute
     let closed = blip(&mut rig, again, 5);
     assert!(rig.breaker.amount(closed, 0, 30) < 30, "the ceiling is still there");

@@ -18,20 +18,30 @@ fn chain(rig: &mut Rig, episodes: usize, verdict: &Verdict) -> Vec<u64> {
 #[test]
 fn without_a_retry_after_the_first_cooldown_is_the_shortest_window_and_grows_to_its_cap() {
     let short = chain(&mut Rig::minute(), 4, &throttle(None));
-    assert_eq!(short, [60_000, 96_000, 120_000, 120_000]);
-    let long = chain(&mut Rig::new(&[(120, 60), (400, 3_600)]), 6, &throttle(None));
-    assert_eq!(long, [60_000, 96_000, 153_600, 245_760, 360_000, 360_000]);
+    assert_eq!(short, [60_000, 120_000, 120_000, 120_000]);
+    let long = chain(&mut Rig::new(&[(120, 60), (400, 3_600)]), 5, &throttle(None));
+    assert_eq!(long, [60_000, 120_000, 240_000, 360_000, 360_000]);
     let brief = chain(&mut Rig::new(&[(10, 5)]), 3, &throttle(None));
-    assert_eq!(brief, [5_000, 8_000, 12_800]);
+    assert_eq!(brief, [5_000, 10_000, 20_000]);
     let bare = chain(&mut Rig::new(&[]), 3, &throttle(None));
-    assert_eq!(bare, [60_000, 96_000, 120_000], "no limits: a minute is assumed");
+    assert_eq!(bare, [60_000, 120_000, 120_000], "no limits: a minute is assumed");
+}
+
+#[test]
+fn every_sixteenth_episode_of_a_chain_without_a_hint_stays_away_for_the_penalty() {
+    let lengths = chain(&mut Rig::minute(), 33, &throttle(None));
+    let long: Vec<usize> = (0..33).filter(|place| lengths[*place] == 900_000).collect();
+    assert_eq!(long, [15, 31], "{lengths:?}");
+    let mut never = Rig::minute();
+    never.policy.penalty_chain = 0;
+    assert!(chain(&mut never, 33, &throttle(None)).iter().all(|length| *length <= 120_000));
 }
 
 #[test]
 fn a_configured_first_cooldown_replaces_the_shortest_window_but_is_never_nothing() {
     let mut rig = Rig::minute();
     rig.policy.cooldown_first = Some(Duration::from_secs(20));
-    assert_eq!(chain(&mut rig, 2, &throttle(None)), [20_000, 32_000]);
+    assert_eq!(chain(&mut rig, 2, &throttle(None)), [20_000, 40_000]);
     let mut rig = Rig::minute();
     rig.policy.cooldown_first = Some(Duration::ZERO);
     assert_eq!(chain(&mut rig, 2, &throttle(None)), [1_000, 1_000]);

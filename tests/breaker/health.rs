@@ -53,8 +53,10 @@ fn each_failed_probe_doubles_the_cooldown_up_to_its_cap_and_a_success_closes_at_
     for _ in 0..6 {
         let until = rig.until(now);
         lengths.push(until.since(now).as_secs());
-        assert_eq!(rig.gate(until), Gate::Probe);
-        rig.attempt(until, failure());
+        for _ in 0..3 {
+            assert_eq!(rig.gate(until), Gate::Probe, "three have to fail");
+            rig.attempt(until, failure());
+        }
         now = until;
     }
     assert_eq!(lengths, [30, 60, 120, 240, 300, 300]);
@@ -65,6 +67,22 @@ fn each_failed_probe_doubles_the_cooldown_up_to_its_cap_and_a_success_closes_at_
     assert_eq!((rig.gate(until), rig.told()), (Gate::Pass, vec!["closed"]));
     fail(&mut rig, until, 4);
     assert_eq!(rig.gate(until), Gate::Pass, "the count begins anew");
+}
+
+#[test]
+fn a_probe_that_succeeds_after_two_that_failed_closes_it() {
+    let mut rig = Rig::minute();
+    fail(&mut rig, at(0), 5);
+    rig.wake(at(30));
+    fail(&mut rig, at(30), 2);
+    assert_eq!(rig.gate(at(30)), Gate::Probe);
+    rig.attempt(at(31), Verdict::Accepted);
+    assert_eq!(rig.gate(at(31)), Gate::Pass);
+    // A hint is believed at once.
+    fail(&mut rig, at(40), 5);
+    rig.wake(at(70));
+    rig.attempt(at(70), Verdict::Transient { sent: Sent::Maybe, retry_after: Some(Duration::from_secs(200)) });
+    assert!(rig.until(at(70)) >= at(270));
 }
 
 #[test]

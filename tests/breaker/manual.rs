@@ -67,10 +67,9 @@ fn the_cooldown_of_another_process_is_merged_by_the_later_end() {
     assert_eq!(rig.until(at(61)), at(100), "half-open blocks again");
 }
 
-#[test]
-fn hostile_values_neither_panic_nor_block_without_an_end() {
-    let instants = [Timestamp::EPOCH, at(0), Timestamp::NEVER];
-    let wild = BreakerPolicy {
+/// Everything as large as it can be.
+fn wild() -> BreakerPolicy {
+    BreakerPolicy {
         cooldown_first: Some(Duration::MAX),
         cooldown_growth: Ratio::ppm(u32::MAX),
         cooldown_short_max: Duration::MAX,
@@ -82,12 +81,19 @@ fn hostile_values_neither_panic_nor_block_without_an_end() {
         trip_windows: u32::MAX,
         trip_chain: 1,
         ceiling: Ratio::ppm(u32::MAX),
+        ceiling_recovery_min: Duration::MAX,
         ceiling_recovery_max: Duration::MAX,
+        penalty_chain: 1,
+        health_probes: u32::MAX,
         probe_timeout: Duration::MAX,
         ramp: Duration::MAX,
         ..BreakerPolicy::default()
-    };
-    let nil = BreakerPolicy {
+    }
+}
+
+/// Everything as small.
+fn nil() -> BreakerPolicy {
+    BreakerPolicy {
         cooldown_growth: Ratio::ZERO,
         probe_successes: 0,
         probe_timeout: Duration::ZERO,
@@ -97,10 +103,18 @@ fn hostile_values_neither_panic_nor_block_without_an_end() {
         trip_chain: 0,
         trip_windows: 0,
         ceiling: Ratio::ZERO,
+        ceiling_recovery_min: Duration::ZERO,
         ceiling_recovery_max: Duration::ZERO,
+        penalty_chain: 0,
+        health_probes: 0,
         ..BreakerPolicy::default()
-    };
-    for policy in [wild, nil] {
+    }
+}
+
+#[test]
+fn hostile_values_neither_panic_nor_block_without_an_end() {
+    let instants = [Timestamp::EPOCH, at(0), Timestamp::NEVER];
+    for policy in [wild(), nil()] {
         for limits in [&[][..], &[(1, 1)], &[(u64::from(u32::MAX), 86_400 * 7), (1, 1)]] {
             let mut rig = Rig::new(limits);
             rig.policy = policy.clone();

@@ -26,7 +26,7 @@ fn a_throttle_fails_the_probe_and_the_chain_goes_on() {
     let mut rig = half_open();
     rig.start(at(60));
     rig.answer(at(61), at(60), throttle(None));
-    assert_eq!((rig.facts(at(61)).chain, rig.until(at(61))), (2, at(61 + 96)));
+    assert_eq!((rig.facts(at(61)).chain, rig.until(at(61))), (2, at(61 + 120)));
     assert_eq!(rig.told(), ["opened", "half-opened", "opened"]);
 }
 

@@ -17,6 +17,10 @@ use super::memory::{CeilingMemory, rebased};
 /// One, in millionths.
 const UNIT: i128 = 1_000_000;
 
+/// Past K the curve runs so many times as fast: the old amount was taken, so a cut that has ended shows within a sixth of K. It was
+/// once, as CUBIC has it: then 2.5 K pass until twice the amount is tried, and a past cut is felt for twice as long (docs/decisions.md).
+const PAST_K: i128 = 8;
+
 /// A ceiling ends after this many K, whatever is declared: at 16 K the curve stands at a thousand times its start.
 const LIFE_IN_K: u64 = 16;
 
@@ -46,7 +50,8 @@ impl Ceiling {
         w_max: u64,
         policy: &BreakerPolicy,
     ) -> Self {
-        let k = micros(window.saturating_mul(5).min(policy.ceiling_recovery_max)).max(1);
+        let (least, most) = (policy.ceiling_recovery_min, policy.ceiling_recovery_max);
+        let k = micros(window.saturating_mul(5).max(least).min(most)).max(1);
         let kept = policy.ceiling.as_ppm().min(1_000_000);
         let mut ceiling = Self {
             index,
@@ -91,6 +96,7 @@ impl Ceiling {
         let (k, w_max) = (i128::from(self.k), i128::from(self.w_max));
         let elapsed = i128::from(elapsed).min(k * i128::from(LIFE_IN_K));
         let x = (elapsed - k) * UNIT / k;
+        let x = if x > 0 { x * PAST_K } else { x };
         let cube = x * x * x / (UNIT * UNIT);
         let moved = (w_max * i128::from(self.drop_ppm) * cube).div_euclid(UNIT * UNIT);
         u64::try_from((w_max + moved).max(1)).unwrap_or(u64::MAX)
@@ -127,7 +133,7 @@ mod tests {
     #[test]
     fn the_curve_starts_at_seven_tenths_and_meets_the_old_amount_at_k() {
         let ceiling = learned(30, 60, 60);
-        let table = [(0, 21), (75, 26), (150, 28), (225, 29), (300, 30), (450, 31), (600, 39)];
+        let table = [(0, 21), (90, 26), (180, 28), (270, 29), (360, 30), (405, 39), (427, 59)];
         for (at, expected) in table {
             assert_eq!(ceiling.at(second(at)), expected, "at {at} s");
         }
@@ -146,7 +152,7 @@ mod tests {
         for (w_max, declared, window) in [(0, u64::MAX, 0), (u64::MAX, u64::MAX, u64::MAX), (1, 1, 1), (0, 0, 60)] {
             let ceiling = learned(w_max, declared, window);
             assert!(ceiling.at(Timestamp::EPOCH) >= 1);
-            assert!(ceiling.ends_at <= second(16 * 1_800));
+            assert!(ceiling.ends_at <= second(16 * 7_200));
             assert_eq!(ceiling.at(Timestamp::NEVER), u64::MAX);
         }
     }

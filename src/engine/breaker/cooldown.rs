@@ -74,6 +74,12 @@ pub(super) fn of_episode(
             hinted(scope, retry_after, standing.episode, policy).max(floor)
         }
         None if standing.long_failures >= 2 => policy.penalty,
+        None if policy.penalty_chain > 0
+            && standing.chain > 0
+            && standing.chain.is_multiple_of(policy.penalty_chain) =>
+        {
+            policy.penalty
+        }
         None => {
             let first = policy.cooldown_first.unwrap_or(windows.shortest);
             grown(first, policy.cooldown_growth, steps, windows.cap)

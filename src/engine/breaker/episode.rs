@@ -18,6 +18,7 @@ use crate::engine::time::{Timestamp, micros};
 use crate::engine::verdict::Throttle;
 
 use super::LimitUse;
+use super::ceiling::Ceiling;
 use super::cooldown::{self, Standing, Windows};
 use super::memory::{CooldownMemory, PhaseMemory, rebased};
 use super::ramp::Ramp;
@@ -174,6 +175,7 @@ impl Episodes {
         now: Timestamp,
         (scope, throttle): (&Scope, &Throttle),
         uses: &[LimitUse],
+        ceilings: &[Ceiling],
         policy: &BreakerPolicy,
     ) -> Option<Measured> {
         let windows = Windows::of(uses, policy);
@@ -192,11 +194,19 @@ impl Episodes {
         self.length = length;
         let near = Duration::from_micros(micros(windows.shortest).saturating_mul(u64::from(policy.trip_windows)));
         self.memory = near.max(MEMORY_MIN);
-        self.trip(now, near, policy)
+        self.trip(now, near, ceilings, policy)
     }
 
-    fn trip(&mut self, now: Timestamp, near: Duration, policy: &BreakerPolicy) -> Option<Measured> {
-        let soon = self.chain == 1 && self.ended_at.is_some_and(|ended_at| now.since(ended_at) < near);
+    fn trip(
+        &mut self,
+        now: Timestamp,
+        near: Duration,
+        ceilings: &[Ceiling],
+        policy: &BreakerPolicy,
+    ) -> Option<Measured> {
+        // Met again while a ceiling of the same limit was still rising: it was right, and rose too far.
+        let known = self.measured.is_some_and(|measured| ceilings.iter().any(|one| one.index == measured.index));
+        let soon = self.chain == 1 && (known || self.ended_at.is_some_and(|ended_at| now.since(ended_at) < near));
         let stubborn = policy.trip_chain > 0 && self.chain >= policy.trip_chain;
         if self.tripped || !(soon || stubborn) {
             return None;

@@ -78,6 +78,8 @@ pub(super) struct Outage {
     /// Whether `until` has been seen to pass: one probe at a time since then.
     pub(super) half_open: bool,
     failed_probes: u32,
+    /// Probes that failed since the cooldown ended.
+    failed_now: u32,
 }
 
 impl Outage {
@@ -88,7 +90,14 @@ impl Outage {
         let length = cooldown::grown(policy.health_cooldown, Ratio::percent(200), failed_probes, cap);
         let length = length.max(hint.unwrap_or(Duration::ZERO)).max(cooldown::COOLDOWN_MIN);
         let until = now.after(length).max(before.map_or(Timestamp::EPOCH, |outage| outage.until));
-        Self { set_at: now, until, half_open: false, failed_probes }
+        Self { set_at: now, until, half_open: false, failed_probes, failed_now: 0 }
+    }
+
+    /// A probe failed; whether the next may go at once. In an outage all of them fail; in a brown-out of half the answers, where one
+    /// failure says nothing, seven cooldowns in eight end here.
+    pub(super) fn may_probe_again(&mut self, policy: &BreakerPolicy) -> bool {
+        self.failed_now = self.failed_now.saturating_add(1);
+        self.failed_now < policy.health_probes
     }
 
     /// What of it outlives the process.
@@ -99,7 +108,8 @@ impl Outage {
     /// The outage of an earlier life. That it is half-open is told anew.
     pub(super) fn restored(now: Timestamp, of: OutageMemory) -> Self {
         let OutageMemory { set_at, until, failed_probes } = of;
-        Self { set_at: set_at.min(now), until: rebased(now, set_at, until), half_open: false, failed_probes }
+        let (set_at, until) = (set_at.min(now), rebased(now, set_at, until));
+        Self { set_at, until, half_open: false, failed_probes, failed_now: 0 }
     }
 
     /// Whether the cooldown is over and a probe may test the provider.

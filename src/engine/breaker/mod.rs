@@ -108,8 +108,7 @@ impl Breaker {
 
     /// An attempt that [`Breaker::on_start`] announced never left: the probe token comes back.
     ///
-    /// Whichever attempt it was: one from before the cooldown that is taken back only now, after the probe stopped
-    /// waiting for it, frees the probe's token too.
+    /// Whichever attempt it was: one from before the cooldown that is taken back only now frees the probe's token too.
     pub fn on_never_sent(&mut self, now: Timestamp) {
         let _ = now;
         if let Some(active) = &mut self.active {
@@ -262,7 +261,7 @@ impl Breaker {
         self.active.as_ref().is_none_or(|active| active.is_over(now))
     }
 
-    /// Whether it remembers nothing at all. Cheap.
+    /// Whether it remembers nothing at all.
     pub(crate) fn is_unmarked(&self) -> bool {
         self.active.is_none()
     }
@@ -321,6 +320,9 @@ impl Breaker {
         if before.is_none() && retry_after.is_none() && !self.tally.is_bad(policy) {
             return;
         }
+        if retry_after.is_none() && self.active.as_mut().is_some_and(|active| active.may_probe_again(policy)) {
+            return;
+        }
         let hint = retry_after.map(|retry_after| cooldown::hinted(&self.scope, retry_after, 0, policy));
         let outage = Outage::open(now, before, hint, policy);
         self.tally = Tally::default();
@@ -350,7 +352,7 @@ impl Breaker {
             return;
         }
         active.probe_timeout = policy.probe_timeout;
-        let measured = active.episodes.open(now, (&self.scope, throttle), &uses(), policy);
+        let measured = active.episodes.open(now, (&self.scope, throttle), &uses(), &active.ceilings, policy);
         if let Some(measured) = measured {
             active.learn(now, measured, policy);
         }

@@ -115,6 +115,13 @@ impl Active {
         }
     }
 
+    /// A probe of an outage failed; whether the next one may go at once.
+    pub(super) fn may_probe_again(&mut self, policy: &BreakerPolicy) -> bool {
+        let again = self.outage.as_mut().is_some_and(|outage| outage.may_probe_again(policy));
+        self.probe = self.probe.filter(|_| !again);
+        again
+    }
+
     pub(super) fn amount(&self, now: Timestamp, index: usize, declared: u64) -> u64 {
         amount(&self.ceilings, &self.soft, now, index, declared)
     }
