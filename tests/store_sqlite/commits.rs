@@ -1,5 +1,6 @@
 //! Who shares a commit, and who fails alone.
 
+use std::io::{Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -148,12 +149,13 @@ fn calls_after_a_close_say_so() {
 
 /// Damages the page on which the email of operation `key` begins, while the store has the file open.
 fn damage(place: &Place, key: u64) {
-    let mut bytes = std::fs::read(place.file()).unwrap();
+    let bytes = std::fs::read(place.file()).unwrap();
     let mark = format!("Subject: {key}\r\n").into_bytes();
     let found = bytes.windows(mark.len()).position(|window| window == mark).expect("its email is in the file");
-    let start = found / 4_096 * 4_096;
-    bytes[start..start + 4_096].fill(0xa5);
-    std::fs::write(place.file(), bytes).unwrap();
+    // That page and nothing else: the store is at work on the file.
+    let mut file = std::fs::OpenOptions::new().write(true).open(place.file()).unwrap();
+    file.seek(SeekFrom::Start(u64::try_from(found / 4_096 * 4_096).unwrap())).unwrap();
+    file.write_all(&[0xa5; 4_096]).unwrap();
     // Whatever the store has in its memory of the file is old from here on.
     place.shell().execute_batch("CREATE TABLE poke (finger INTEGER)").unwrap();
 }
