@@ -291,7 +291,7 @@ pub struct RetryPolicy {
     /// provider to drop the second. Zero, the default: never blindly, only once it is known absent. Needs
     /// [`DuplicatePolicy::AtLeastOnce`], and a [`ProviderPolicy::dedupe_window`] that outlasts it (algorithms 5, O9).
     pub horizon: Duration,
-    /// An unknown is given up after this.
+    /// An unknown is looked up a last time after this, and given up when the answer had its time (a look-up gap).
     pub unknown_max: Duration,
     /// An operation that crashed its worker this often is set aside: once may be chance, and each time its mailbox
     /// stands still (algorithms 5, transition 12).

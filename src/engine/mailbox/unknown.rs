@@ -20,6 +20,9 @@ use crate::engine::time::Timestamp;
 /// "Absent" has to be heard this often before it is believed (algorithms 5, transition 10).
 const ABSENT_MIN: u8 = 2;
 
+/// In place of the number of look-ups: the one at the limit was made, and nothing but its answer is waited for.
+const LAST_LOOK: u8 = u8::MAX;
+
 impl Step {
     /// An unknown that was not looked up yet.
     pub(super) const fn unknown(since: Timestamp) -> Self {
@@ -52,13 +55,16 @@ impl Mailbox {
         }
     }
 
-    /// Arms the next look-up, or the instant at which the unknown is given up; neither before `earliest`.
+    /// Arms the next look-up, the last one at the limit, or the instant at which the unknown is given up; none before
+    /// `earliest`.
     pub(super) fn await_look_up(&mut self, key: OperationKey, mut step: Step, earliest: Timestamp) {
         let Step::Unknown { since, looks, .. } = step else { return };
-        let give_up = since.after(self.policy.retry.unknown_max);
+        let last_look = since.after(self.policy.retry.unknown_max);
         let delay = self.policy.provider.visibility_delay;
-        let next =
-            LOOK_UPS.get(usize::from(looks)).map_or(give_up, |after| since.after(delay.max(*after)).min(give_up));
+        let next = match LOOK_UPS.get(usize::from(looks)) {
+            Some(after) => since.after(delay.max(*after)).min(last_look),
+            None => last_look,
+        };
         step.set_due(next.max(earliest));
         self.table.delay(key, step);
     }
@@ -67,15 +73,18 @@ impl Mailbox {
     pub(super) fn look_up(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
         let Step::Unknown { since, due_at, looks, absent } = entry.step else { return };
-        if now >= since.after(self.policy.retry.unknown_max) && usize::from(looks) >= 1 {
+        if looks == LAST_LOOK {
             return self.set_aside(now, key, QuarantineCause::Unknown);
         }
+        // What shows late is still seen: once more at the limit, and only then it is given up.
+        let is_last = now >= since.after(self.policy.retry.unknown_max);
+        let looks = if is_last { LAST_LOOK } else { looks.saturating_add(1) };
         entry.more_mut().asked_at = Some(now);
         self.effects.push_back(Effect::Reconcile { key });
         // After a downtime several instants of the schedule may have passed: two answers of one moment are one, and
         // the answer to this look-up has to be able to come before the unknown is given up.
         let gap = look_up_gap(&self.policy.guard);
-        let step = Step::Unknown { since, due_at, looks: looks.saturating_add(1), absent };
+        let step = Step::Unknown { since, due_at, looks, absent };
         self.await_look_up(key, step, now.after(gap));
     }
 

@@ -93,6 +93,28 @@ fn a_delay_that_was_raised_meanwhile_counts_for_answers_that_come_later() {
 }
 
 #[test]
+fn what_shows_only_after_half_an_hour_is_found_by_the_look_at_the_limit() {
+    let by_default = || lost(policy(&["50 requests / 1h"], 4));
+    let mut rig = by_default();
+    for seconds in [60, 300] {
+        rig.wake_at(seconds);
+        rig.absent();
+    }
+    rig.wake_at(1_799);
+    assert_eq!(rig.looks(), 2);
+    rig.wake_at(1_800);
+    assert_eq!(rig.looks(), 3, "the third look-up comes before it is given up");
+    assert_eq!(rig.outcome(1), Some(&Outcome::Unknown));
+    rig.input(Input::Resolved { key: OperationKey(1), accepted: true });
+    assert!(matches!(rig.outcome(1), Some(Outcome::Accepted { .. })));
+    let mut rig = by_default();
+    rig.run_until(at(1_864));
+    assert_eq!((rig.looks(), rig.outcome(1)), (3, Some(&Outcome::Unknown)), "an answer may still come");
+    rig.run_until(at(1_865));
+    assert_eq!((rig.looks(), rig.outcome(1)), (3, Some(&Outcome::Quarantined)));
+}
+
+#[test]
 fn found_is_believed_at_any_time() {
     let mut rig = lost(at_least_once());
     rig.now = at(1);
