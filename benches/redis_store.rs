@@ -240,6 +240,7 @@ async fn lives(store: &RedisStore, keys: std::ops::Range<u64>, batch: usize) {
             attempts: 0,
             status: Some(202),
             provider_id: None,
+            maybe_sent: false,
             order: None,
         };
         store.record(some.iter().map(accept).collect()).await.unwrap();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mailweir::engine::operation::QuarantineCause;
+use mailweir::engine::operation::{ExhaustCause, QuarantineCause};
 use mailweir::engine::{
     Constraint, Cost, Event, Lane, OperationKey, Ratio, Scope, ScopeKind, Subject, Timestamp, TripReason, Unit, Wall,
 };
@@ -138,6 +138,13 @@ fn operation_events() -> Vec<Event> {
         deferred(Wall::Cooldown, NINE),
         deferred(Wall::Hold, Timestamp::NEVER),
         Event::OperationQuarantined { key: OperationKey(7), lane: Lane::Foreground, cause: QuarantineCause::Poison },
+        Event::OperationExhausted {
+            key: OperationKey(7),
+            lane: Lane::Foreground,
+            cause: ExhaustCause::Deadline,
+            attempts: 2,
+            maybe_sent: true,
+        },
         Event::OperationReleased { key: OperationKey(7), lane: Lane::Foreground },
         Event::ResumePlanned {
             scope: mailbox(),

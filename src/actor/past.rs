@@ -61,7 +61,10 @@ pub(crate) fn outcome(record: &OperationRecord) -> Option<Outcome> {
             Outcome::Accepted { provider_id: record.provider_id.clone(), attempts: record.rows }
         }
         OperationState::Rejected => Outcome::Rejected { of: Subject::Message, status: record.last_status },
-        OperationState::Exhausted => Outcome::Exhausted { attempts: record.attempts, throttled: None },
+        OperationState::Exhausted => {
+            let (attempts, maybe_sent) = (record.attempts, record.maybe_sent);
+            Outcome::Exhausted { attempts, throttled: None, maybe_sent }
+        }
         OperationState::Cancelled => Outcome::Cancelled,
         OperationState::Quarantined => Outcome::Quarantined,
         OperationState::Admitted

@@ -141,6 +141,7 @@ impl MailboxActor {
         let operation_id = match event {
             Event::OperationDeferred { key, .. }
             | Event::OperationQuarantined { key, .. }
+            | Event::OperationExhausted { key, .. }
             | Event::OperationReleased { key, .. }
             | Event::AttemptFinished { key, .. } => self.desk.id(*key),
             _ => None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::constraint::{Constraint, Wall};
 use super::cost::Cost;
 use super::lane::Lane;
-use super::operation::{OperationKey, QuarantineCause};
+use super::operation::{ExhaustCause, OperationKey, QuarantineCause};
 use super::ratio::Ratio;
 use super::scope::Scope;
 use super::time::Timestamp;
@@ -112,6 +112,19 @@ pub enum Event {
         lane: Lane,
         /// Why.
         cause: QuarantineCause,
+    },
+    /// An operation ended without being accepted: its attempts or its time are used up.
+    OperationExhausted {
+        /// Which.
+        key: OperationKey,
+        /// Its lane.
+        lane: Lane,
+        /// What is used up.
+        cause: ExhaustCause,
+        /// Attempts that counted.
+        attempts: u32,
+        /// Whether one of them may have been accepted.
+        maybe_sent: bool,
     },
     /// A person let it go on.
     OperationReleased {

@@ -108,6 +108,7 @@ impl NewOperation {
             rows: 0,
             last_status: None,
             provider_id: None,
+            maybe_sent: false,
             order: None,
         }
     }
@@ -174,6 +175,9 @@ pub struct OperationRecord {
     pub last_status: Option<u16>,
     /// The provider's id, where it gave one.
     pub provider_id: Option<String>,
+    /// It has ended, or was set aside, while an attempt of it may have been accepted without anybody knowing: to submit
+    /// it anew can send it twice.
+    pub maybe_sent: bool,
     /// What the person said who last moved it: cancelled, set aside, released or settled it. A deadline given with it
     /// is the operation's own.
     pub order: Option<Arc<OrderWords>>,

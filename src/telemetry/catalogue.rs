@@ -4,6 +4,7 @@
 //! changes are `info` and above, single sends `debug`, so a process that sends thousands a second logs nothing for it
 //! at the usual level. Values are rendered only when a subscriber wants the event.
 
+mod attempt;
 mod hold;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ const BREAKER_CLOSED: &str = "breaker.scope.closed";
 const RESERVATION_DENIED: &str = "budget.reservation.denied";
 const OPERATION_DEFERRED: &str = "operation.send.deferred";
 const OPERATION_QUARANTINED: &str = "operation.send.quarantined";
+const OPERATION_EXHAUSTED: &str = "operation.send.exhausted";
 const OPERATION_RELEASED: &str = "operation.send.released";
 const BACKGROUND_CAPPED: &str = "lane.background.capped";
 const QUEUE_FULL: &str = "lane.queue.full";
@@ -60,6 +62,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::ReservationDenied { .. } => RESERVATION_DENIED,
         EventKind::OperationDeferred { .. } => OPERATION_DEFERRED,
         EventKind::OperationQuarantined { .. } => OPERATION_QUARANTINED,
+        EventKind::OperationExhausted { .. } => OPERATION_EXHAUSTED,
         EventKind::OperationReleased { .. } => OPERATION_RELEASED,
         EventKind::BackgroundCapped { .. } => BACKGROUND_CAPPED,
         EventKind::QueueFull { .. } => QUEUE_FULL,
@@ -93,6 +96,7 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         | EventKind::BreakerExtended { .. }
         | EventKind::QueueFull { .. }
         | EventKind::OperationQuarantined { .. }
+        | EventKind::OperationExhausted { .. }
         | EventKind::PermitAbandoned { .. }
         | EventKind::StoreDegraded { .. } => Level::Warn,
         EventKind::AttemptFinished { outcome, .. } if is_unknown(outcome) => Level::Warn,
@@ -125,6 +129,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::ResumeFinished { .. } => flow(kind, redaction),
         EventKind::OperationDeferred { .. }
         | EventKind::OperationQuarantined { .. }
+        | EventKind::OperationExhausted { .. }
         | EventKind::OperationReleased { .. }
         | EventKind::AttemptFinished { .. } => operation(kind, redaction),
         EventKind::Hold(event) => hold::trace(event, redaction),
@@ -253,6 +258,17 @@ fn operation(kind: &EventKind, redaction: Redaction) {
             },
             "operation quarantined"
         ),
+        EventKind::OperationExhausted { operation_id, mailbox, lane, reason, attempts, maybe_sent } => warn!(
+            name: OPERATION_EXHAUSTED, target: OPERATION, {
+                operation.id = operation_id.as_deref(),
+                mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
+                %lane,
+                reason = reason.as_str(),
+                attempts,
+                maybe_sent,
+            },
+            "operation exhausted"
+        ),
         EventKind::OperationReleased { operation_id, mailbox, lane } => info!(
             name: OPERATION_RELEASED, target: OPERATION, {
                 operation.id = operation_id.as_deref(),
@@ -261,26 +277,7 @@ fn operation(kind: &EventKind, redaction: Redaction) {
             },
             "operation released"
         ),
-        EventKind::AttemptFinished { operation_id, mailbox, lane, outcome, status, attempt, waited } => {
-            // The level is part of a call site, so the two levels of this event need one each.
-            macro_rules! attempt_finished {
-                ($level:ident) => {
-                    $level!(
-                        name: ATTEMPT_FINISHED, target: SEND, {
-                            operation.id = operation_id.as_deref(),
-                            mailbox = shown(mailbox.as_deref(), redaction).map(field::display),
-                            %lane,
-                            send.outcome = outcome,
-                            http.response.status_code = status,
-                            attempt,
-                            wait_ms = millis(*waited),
-                        },
-                        "attempt finished"
-                    )
-                };
-            }
-            if is_unknown(outcome) { attempt_finished!(warn) } else { attempt_finished!(debug) }
-        }
+        EventKind::AttemptFinished { .. } => attempt::trace(kind, redaction),
         _ => {}
     }
 }

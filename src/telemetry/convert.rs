@@ -29,6 +29,9 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
         Event::OperationQuarantined { key: _, lane, cause } => {
             EventKind::OperationQuarantined { operation_id, mailbox, lane, reason: cause }
         }
+        Event::OperationExhausted { key: _, lane, cause: reason, attempts, maybe_sent } => {
+            EventKind::OperationExhausted { operation_id, mailbox, lane, reason, attempts, maybe_sent }
+        }
         Event::OperationReleased { key: _, lane } => EventKind::OperationReleased { operation_id, mailbox, lane },
         Event::BackgroundCapped { scope, share, depth } => {
             EventKind::BackgroundCapped { scope, share, depth, oldest_age }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::{HoldEvent, catalogue, instant};
-use crate::engine::operation::QuarantineCause;
+use crate::engine::operation::{ExhaustCause, QuarantineCause};
 use crate::engine::{Lane, Scope, Subject, TripReason, Wall};
 
 /// How loud an event is.
@@ -148,6 +148,22 @@ pub enum EventKind {
         lane: Lane,
         /// Why.
         reason: QuarantineCause,
+    },
+    /// An operation ended without being accepted: its attempts or its time are used up.
+    #[serde(rename = "operation.send.exhausted")]
+    OperationExhausted {
+        /// Which.
+        operation_id: Option<Arc<str>>,
+        /// Its mailbox.
+        mailbox: Option<Arc<str>>,
+        /// Its lane.
+        lane: Lane,
+        /// What is used up.
+        reason: ExhaustCause,
+        /// Attempts that counted.
+        attempts: u32,
+        /// Whether one of them may have been accepted.
+        maybe_sent: bool,
     },
     /// A person let it go on.
     #[serde(rename = "operation.send.released")]

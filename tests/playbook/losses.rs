@@ -84,6 +84,12 @@ fn a_connection_cut_before_the_body_is_unknown_and_set_aside_where_duplicates_ar
         desk.wait_until(29 * MINUTE).await;
         assert_eq!(desk.state("one").await, OperationState::Unknown, "absent, and yet not sent again");
         desk.wait_until(31 * MINUTE).await;
+        assert_eq!(
+            desk.state("one").await,
+            OperationState::Unknown,
+            "it was looked for once more, and may still be found"
+        );
+        desk.wait_until(32 * MINUTE).await;
         assert_eq!(desk.state("one").await, OperationState::Quarantined, "transition 11: for a person");
         assert_eq!(desk.copies_and_requests().0, 0);
     });

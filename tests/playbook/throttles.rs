@@ -73,7 +73,10 @@ fn throttles_until_the_deadline_exhaust_the_operation_and_say_why() {
         let mut desk = Desk::new(unlimited(), model).await;
         let ticket = desk.handle.submit(reset("one").deadline(10 * MINUTE)).await.expect("stored");
         let outcome = ticket.outcome().await.expect("an outcome");
-        assert!(matches!(outcome, Outcome::Exhausted { attempts: 0, throttled: Some(_) }), "{outcome:?}");
+        assert!(
+            matches!(outcome, Outcome::Exhausted { attempts: 0, throttled: Some(_), maybe_sent: false }),
+            "{outcome:?}"
+        );
         assert_eq!(desk.state("one").await, OperationState::Exhausted);
         assert!(desk.attempts().iter().all(|attempt| *attempt == ("throttled", Some(429))));
         assert_eq!(desk.copies_and_requests().0, 0);
@@ -90,7 +93,10 @@ fn attempts_that_fail_for_another_reason_are_used_up_one_by_one() {
         let mut desk = Desk::new(config, model).await;
         let ticket = desk.handle.submit(reset("one")).await.expect("stored");
         let outcome = ticket.outcome().await.expect("an outcome");
-        assert!(matches!(outcome, Outcome::Exhausted { attempts: 3, throttled: None }), "{outcome:?}");
+        assert!(
+            matches!(outcome, Outcome::Exhausted { attempts: 3, throttled: None, maybe_sent: false }),
+            "{outcome:?}"
+        );
         let record = desk.record("one").await;
         assert_eq!((record.state, record.attempts, record.last_status), (OperationState::Exhausted, 3, Some(503)));
         assert_eq!(desk.attempts(), [("transient", Some(503)); 3]);

@@ -69,7 +69,7 @@ fn what_a_lowered_limit_of_the_application_can_never_hold_ends_and_blocks_nobody
         let third = handle.submit(to("third", 4, Lane::Foreground)).await.expect("taken in");
         tokio::time::sleep(SECOND).await;
         handle.reconfigure(application(&["9 recipients / 1m"])).await.expect("in force");
-        assert_eq!(second.outcome().await, Ok(Outcome::Exhausted { attempts: 0, throttled: None }));
+        assert_eq!(second.outcome().await, Ok(Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: false }));
         assert!(matches!(third.outcome().await, Ok(Outcome::Accepted { .. })));
     });
 }

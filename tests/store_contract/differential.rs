@@ -96,6 +96,7 @@ fn records() -> impl Strategy<Value = Record> {
             order,
             status,
             provider_id: provider_id.map(Into::into),
+            maybe_sent: attempts == 2,
             ..record(key, transition, second)
         },
     )

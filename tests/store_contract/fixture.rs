@@ -161,6 +161,7 @@ pub(crate) fn record(key: u64, transition: Transition, second: u64) -> Record {
         attempts: transition.attempts_after(0),
         status: None,
         provider_id: None,
+        maybe_sent: false,
         order: None,
     }
 }

@@ -196,10 +196,12 @@ pub(crate) fn what_a_person_said_stands_in_the_row_until_the_next_one_says_somet
         let order = |reason: &str, by: Option<&str>, deadline| {
             Some(Arc::new(OrderWords { reason: reason.into(), by: by.map(Into::into), deadline }))
         };
-        let aside = Record { order: order("a look", Some("kim"), None), ..record(1, T::Quarantine, 5) };
+        let words = order("a look", Some("kim"), None);
+        let aside = Record { order: words, maybe_sent: true, status: Some(504), ..record(1, T::Quarantine, 5) };
         store.record([aside].into()).await.unwrap();
         let before = found(store, 1).await;
         assert_eq!((before.state, before.order), (S::Quarantined, order("a look", Some("kim"), None)));
+        assert_eq!((before.maybe_sent, before.last_status), (true, Some(504)));
         assert!(store.email(OperationKey(1)).await.unwrap().is_some(), "it may be sent yet");
         let released = Record { order: order("go on", None, Some(at(9_000))), ..record(1, T::Release, 6) };
         store.record([released.clone()].into()).await.unwrap();
@@ -209,7 +211,9 @@ pub(crate) fn what_a_person_said_stands_in_the_row_until_the_next_one_says_somet
         assert_eq!((before.deadline == after.deadline, after.deadline), (false, at(9_000)));
         claimed(store, 1, 1, 7).await;
         recorded(store, 1, T::Accept, 8).await;
-        assert_eq!(found(store, 1).await.order, after.order, "whoever let it go on is still told");
+        let last = found(store, 1).await;
+        assert_eq!(last.order, after.order, "whoever let it go on is still told");
+        assert_eq!((last.maybe_sent, last.last_status), (true, Some(504)), "and that it may have been sent before");
     }
     .boxed()
 }

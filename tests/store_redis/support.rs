@@ -84,6 +84,7 @@ pub(crate) fn record(key: u64, transition: Transition) -> Arc<[Record]> {
         attempts: transition.attempts_after(0),
         status: None,
         provider_id: None,
+        maybe_sent: false,
         order: None,
     };
     [record].into()

@@ -3,8 +3,11 @@
 use std::fs;
 
 use mailweir::engine::breaker::BreakerMemory;
+use mailweir::engine::operation::{OrderWords, Requested};
 use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
-use mailweir::store::{Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, Store};
+use mailweir::store::{
+    LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, RequestNote, Store,
+};
 
 use crate::support::*;
 
@@ -56,7 +59,7 @@ fn a_file_of_the_first_version_is_brought_up_with_everything_in_it() {
         assert_ne!(again.secret, mailweir::store::KeySecret::default());
     });
     let version: i32 = place.shell().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 6);
+    assert_eq!(version, 7);
 }
 
 #[test]
@@ -172,4 +175,32 @@ fn a_memory_without_the_fields_that_came_later_is_read_with_their_defaults() {
     let cooldown = memory.cooldown.unwrap();
     assert_eq!((cooldown.chain, cooldown.episodes, cooldown.tripped, cooldown.measured), (0, 0, false, None));
     assert_eq!(memory.outage.unwrap().failed_probes, 0);
+}
+
+#[test]
+fn an_operator_reads_who_lifted_what_and_what_is_asked_for() {
+    let place = Place::new();
+    let store = place.open();
+    let words =
+        |reason: &str, by: &str| OrderNote { reason: reason.into(), by: Some(by.into()), ..OrderNote::default() };
+    let said = LiftedNote {
+        ordered: Some(words("a look", "kim")),
+        lifted: words("all is well", "ann"),
+        how: LiftedHow::Order,
+    };
+    let order = OrderWords { reason: "wrong list".into(), by: None, deadline: None };
+    let request = RequestNote { wants: Requested::Cancel, order: order.into() };
+    let mailbox = "noreply@contoso.example";
+    let notes = [
+        note(NoteKind::Lifted, None, "1700000000000000:hold:all", NoteBody::Lifted(said.into())),
+        note(NoteKind::Request, Some(mailbox), "1", NoteBody::Request(request.into())),
+    ];
+    block_on(async {
+        store.insert(vec![new(1), new(2)]).await.unwrap();
+        store.keep(notes.map(NoteChange::Keep).into()).await.unwrap();
+    });
+    let row = |sql: &str| place.shell().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let lifted = row("SELECT what || '|' || how || '|' || reason || '|' || lifted_by || '|' || ordered_by FROM lifted");
+    assert_eq!(lifted, "hold:all|order|all is well|ann|kim");
+    assert_eq!(row("SELECT group_concat(id || ' ' || requested) FROM operations"), "operation-1 cancel");
 }

@@ -236,6 +236,7 @@ fn accepted(of: &OperationRecord, at: Timestamp) -> Record {
         attempts: of.attempts,
         status: None,
         provider_id: None,
+        maybe_sent: false,
         order: None,
     }
 }

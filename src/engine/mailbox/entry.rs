@@ -239,6 +239,15 @@ impl Entry {
         self.more().not_before
     }
 
+    /// Whether an attempt of it may have been accepted, where it ends by `transition`.
+    pub(super) fn is_in_doubt(&self, transition: Transition) -> bool {
+        match transition {
+            Transition::GiveUp | Transition::Poison => true,
+            Transition::Accept | Transition::Find => false,
+            _ => self.more().maybe_sent_at.is_some(),
+        }
+    }
+
     /// HTTP status or SMTP code of the last attempt.
     pub(super) fn status(&self) -> Option<u16> {
         self.status.map(NonZeroU16::get)

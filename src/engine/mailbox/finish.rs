@@ -7,7 +7,9 @@ use super::table::End;
 use super::{AskShared, Effect, Mailbox, Outcome};
 use crate::engine::budget::Blame;
 use crate::engine::event::Event;
-use crate::engine::operation::{OperationKey, OperationKind, OperationState, QuarantineCause, Transition};
+use crate::engine::operation::{
+    ExhaustCause, OperationKey, OperationKind, OperationState, QuarantineCause, Transition,
+};
 use crate::engine::policy::DuplicatePolicy;
 use crate::engine::retry::backoff;
 use crate::engine::scope::ScopeKind;
@@ -217,8 +219,31 @@ impl Mailbox {
 
     pub(super) fn exhaust(&mut self, now: Timestamp, key: OperationKey, transition: Transition) {
         let Some(entry) = self.table.get_mut(key) else { return };
+        let (attempts, cost, deadline) = (transition.attempts_after(entry.attempts()), entry.cost(), entry.deadline);
+        // The next attempt would have come after its deadline, or it cannot be made at all.
+        let cause = if attempts >= self.policy.retry.attempts_max.get() {
+            ExhaustCause::Attempts
+        } else if deadline > now && self.budget.never(&cost).is_some() {
+            ExhaustCause::Limit
+        } else {
+            ExhaustCause::Deadline
+        };
+        self.exhaust_because(now, key, transition, cause);
+    }
+
+    /// The same where the cause is known.
+    pub(super) fn exhaust_because(
+        &mut self,
+        now: Timestamp,
+        key: OperationKey,
+        transition: Transition,
+        cause: ExhaustCause,
+    ) {
+        let Some(entry) = self.table.get_mut(key) else { return };
         entry.apply(transition);
-        let outcome = Outcome::Exhausted { attempts: entry.attempts(), throttled: entry.more().throttled };
+        let (lane, attempts, maybe_sent) = (entry.lane, entry.attempts(), entry.is_in_doubt(transition));
+        let outcome = Outcome::Exhausted { attempts, throttled: entry.more().throttled, maybe_sent };
+        self.tell_of(Event::OperationExhausted { key, lane, cause, attempts, maybe_sent });
         self.end(now, key, transition, outcome);
     }
 
@@ -270,8 +295,10 @@ impl Mailbox {
     fn leave(&mut self, now: Timestamp, key: OperationKey) {
         if self.table.get(key).is_some_and(|entry| entry.kind == OperationKind::Permit) {
             self.table.remove(key);
-            self.effects
-                .push_back(Effect::Outcome { key, outcome: Outcome::Exhausted { attempts: 0, throttled: None } });
+            self.effects.push_back(Effect::Outcome {
+                key,
+                outcome: Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: false },
+            });
             return;
         }
         if self.table.get(key).is_some_and(|entry| entry.state == OperationState::Admitted) {

@@ -301,6 +301,7 @@ impl Mailbox {
             attempts: entry.attempts(),
             status: entry.status(),
             provider_id: None,
+            maybe_sent: entry.state.is_final() && entry.is_in_doubt(transition),
             order: None,
         }));
     }

@@ -288,6 +288,8 @@ pub struct Record {
     pub status: Option<u16>,
     /// The provider's id, where it gave one.
     pub provider_id: Option<String>,
+    /// It ends here, or is set aside, and an attempt of it may have been accepted without anybody knowing.
+    pub maybe_sent: bool,
     /// What a person said who ordered it. The engine leaves it to the shell, which knows.
     pub order: Option<Arc<OrderWords>>,
 }
@@ -316,6 +318,8 @@ pub enum Outcome {
         attempts: u32,
         /// The last throttle's kind, if throttling used up the time.
         throttled: Option<ThrottleKind>,
+        /// An attempt may have been accepted without anybody knowing: to submit it anew can send it twice.
+        maybe_sent: bool,
     },
     /// It may have been accepted, and will not be repeated blindly.
     Unknown,

@@ -129,12 +129,14 @@ impl Mailbox {
         }
         match restored.state {
             OperationState::Attempting => {
+                self.presume_sent(key);
                 if let Some(entry) = self.table.get_mut(key) {
                     entry.apply(Transition::Lose);
                 }
                 self.doubt(now, key);
             }
             OperationState::Unknown => {
+                self.presume_sent(key);
                 let since = restored.changed_at.min(now);
                 self.await_look_up(key, Step::unknown(since), now);
             }

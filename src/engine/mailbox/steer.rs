@@ -72,7 +72,7 @@ impl Mailbox {
     }
 
     /// Tells at once: after the outcome, the shell no longer knows whose operation it was.
-    fn tell_of(&mut self, event: Event) {
+    pub(super) fn tell_of(&mut self, event: Event) {
         self.events.push(event);
         self.tell_events();
     }

@@ -15,6 +15,7 @@ use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verdict};
 
 mod door;
+mod holds;
 mod late;
 mod mended;
 mod tenure;
@@ -224,7 +225,10 @@ fn a_throttle_never_exhausts_attempts_only_time_does() {
             rig.input(Input::Wake);
         }
     }
-    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 0, throttled: Some(ThrottleKind::Rate) }));
+    assert_eq!(
+        rig.outcome(1),
+        Some(&Outcome::Exhausted { attempts: 0, throttled: Some(ThrottleKind::Rate), maybe_sent: false })
+    );
     assert!(rig.now >= at(7_200));
 }
 
@@ -243,7 +247,7 @@ fn a_failure_with_an_answer_costs_an_attempt_until_they_are_used_up() {
         }
     }
     assert_eq!(sends, 8);
-    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 8, throttled: None }));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 8, throttled: None, maybe_sent: false }));
 }
 
 #[test]
@@ -270,7 +274,7 @@ fn a_lost_answer_is_unknown_keeps_its_charge_and_is_never_repeated() {
     assert_eq!(rig.outcome(1), Some(&Outcome::Quarantined));
     assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0]);
     let looks = rig.others.iter().filter(|effect| matches!(effect, Effect::Reconcile { .. })).count();
-    assert_eq!(looks, 2, "at one and five minutes; at thirty it is given up");
+    assert_eq!(looks, 3, "at one, five and thirty minutes; then it is given up");
 }
 
 #[test]
@@ -342,38 +346,6 @@ fn cancelling_a_live_attempt_waits_for_its_end() {
     rig.answer(1, throttled(None));
     assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
     assert_eq!(rig.mailbox.state(OperationKey(1)), None);
-}
-
-#[test]
-fn a_held_campaign_waits_and_returns_in_its_old_order() {
-    let mut rig = Rig::new(policy(&["1000 requests / 1m"], 1));
-    for key in 1..=6 {
-        let mut operation = rig.operation(key, Lane::Foreground);
-        operation.campaign = (key % 2 == 0).then(|| "spring".into());
-        rig.input(Input::Enqueue(operation));
-    }
-    let target = HoldTarget::Campaign("spring".into());
-    rig.input(Input::Hold(Hold::new(target.clone(), at(300))));
-    assert_eq!(rig.wall(4), Some(Wall::Hold));
-    rig.answer(1, Verdict::Accepted);
-    assert_eq!(rig.sent, [OperationKey(1), OperationKey(3)]);
-    rig.input(Input::Resume(target));
-    for key in [3, 2, 4, 5, 6] {
-        rig.answer(key, Verdict::Accepted);
-    }
-    assert_eq!(rig.sent, [1, 3, 2, 4, 5, 6].map(OperationKey));
-}
-
-#[test]
-fn a_hold_ends_by_itself() {
-    let mut rig = Rig::new(policy(&["1000 requests / 1m"], 1));
-    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(300))));
-    rig.submit(1, Lane::Foreground);
-    assert_eq!(rig.mailbox.poll_deadline(), Some(at(300)));
-    rig.accept_until(at(299));
-    assert!(rig.outcome(1).is_none());
-    rig.accept_until(at(300));
-    assert!(matches!(rig.outcome(1), Some(Outcome::Accepted { .. })));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use super::entry::{Shared, Step, Wish};
 use super::{Effect, Mailbox, Outcome, PastAttempt};
 use crate::engine::invariants::operation::repeat_is_deduplicated;
-use crate::engine::operation::{KeyMap, OperationKey, OperationState, QuarantineCause, Transition};
+use crate::engine::operation::{ExhaustCause, KeyMap, OperationKey, OperationState, QuarantineCause, Transition};
 use crate::engine::policy::{DuplicatePolicy, LOOK_UPS, clock_slack, look_up_gap};
 use crate::engine::retry::backoff;
 use crate::engine::time::Timestamp;
@@ -117,9 +117,12 @@ impl Mailbox {
         }
         let attempts = Transition::Repeat.attempts_after(entry.attempts());
         let at = now.after(backoff(policy, entry.id_hash, attempts));
-        let spent = attempts >= policy.attempts_max.get() || at >= entry.deadline;
-        if spent && entry.wish == Wish::Nothing {
-            self.exhaust(now, key, Transition::Expire);
+        let cause = match attempts >= policy.attempts_max.get() {
+            true => Some(ExhaustCause::Attempts),
+            false => (at >= entry.deadline).then_some(ExhaustCause::Deadline),
+        };
+        if let Some(cause) = cause.filter(|_| entry.wish == Wish::Nothing) {
+            self.exhaust_because(now, key, Transition::Expire, cause);
             return;
         }
         self.send_again(now, key, at);
@@ -197,6 +200,15 @@ impl Mailbox {
         let first = if is_whole { first_open.map(|at| at.min(now)) } else { Some(entry.submitted_at) };
         if let Some(first) = first {
             entry.more_mut().maybe_sent_at = Some(first);
+        }
+    }
+
+    /// An operation that an earlier life left attempting or unknown may have been accepted, since its submission at the
+    /// earliest.
+    pub(super) fn presume_sent(&mut self, key: OperationKey) {
+        if let Some(entry) = self.table.get_mut(key) {
+            let submitted_at = entry.submitted_at;
+            entry.more_mut().maybe_sent_at.get_or_insert(submitted_at);
         }
     }
 

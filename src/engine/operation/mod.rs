@@ -8,7 +8,7 @@ mod transition;
 
 use std::sync::Arc;
 
-pub use order::{OrderWords, QuarantineCause, Requested, Resolution};
+pub use order::{ExhaustCause, OrderWords, QuarantineCause, Requested, Resolution};
 pub use state::OperationState;
 pub use transition::{Budget, IllegalTransition, Transition};
 

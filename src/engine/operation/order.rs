@@ -37,6 +37,30 @@ pub enum Requested {
     Quarantine,
 }
 
+/// Why an operation ended without being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExhaustCause {
+    /// Its attempts are used up.
+    Attempts,
+    /// Its deadline passed, or comes before another attempt could.
+    Deadline,
+    /// A limit was lowered below what it costs.
+    Limit,
+}
+
+impl ExhaustCause {
+    /// The name in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attempts => "attempts",
+            Self::Deadline => "deadline",
+            Self::Limit => "limit",
+        }
+    }
+}
+
 /// Why an operation was set aside for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

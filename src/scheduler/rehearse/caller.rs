@@ -17,7 +17,7 @@ use crate::submission::{Submission, SubmitError};
 /// Who was turned away comes back after this.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What is not taken in never sends: it has used no attempt.
-const NEVER: Outcome = Outcome::Exhausted { attempts: 0, throttled: None };
+const NEVER: Outcome = Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: false };
 
 /// Submits a group together and writes down how each of it ended.
 pub(super) async fn submit(shared: Arc<Shared>, handle: SchedulerHandle, group: Vec<Planned>) {

@@ -78,7 +78,9 @@ impl Notes {
         let attempts = record.attempts;
         let outcome = match record.state {
             OperationState::Accepted => Outcome::Accepted { provider_id: record.provider_id.clone(), attempts },
-            OperationState::Exhausted => Outcome::Exhausted { attempts, throttled: None },
+            OperationState::Exhausted => {
+                Outcome::Exhausted { attempts, throttled: None, maybe_sent: record.maybe_sent }
+            }
             OperationState::Quarantined => Outcome::Quarantined,
             OperationState::Cancelled => Outcome::Cancelled,
             _ => return,

@@ -49,6 +49,7 @@ struct More {
     rows: u32,
     last_status: Option<u16>,
     provider_id: Option<String>,
+    maybe_sent: bool,
     order: Option<Arc<OrderWords>>,
     first: Option<Tried>,
     others: Vec<Tried>,
@@ -182,6 +183,7 @@ impl Row {
             rows,
             last_status: more.and_then(|more| more.last_status),
             provider_id: more.and_then(|more| more.provider_id.clone()),
+            maybe_sent: more.is_some_and(|more| more.maybe_sent),
             order: more.and_then(|more| more.order.clone()),
         }
     }
@@ -224,6 +226,7 @@ impl Row {
         let more = self.more_mut();
         (more.changed_at, more.attempts, more.next_at) = (Some(record.at), record.attempts, record.next_at);
         more.last_status = record.status.or(more.last_status);
+        more.maybe_sent |= record.maybe_sent;
         if record.provider_id.is_some() {
             more.provider_id.clone_from(&record.provider_id);
         }

@@ -40,7 +40,8 @@ fn new(key: u64, mailboxes: u64) -> NewOperation {
 fn record(key: u64, transition: Transition) -> Record {
     let (state, attempts) = (transition.to(), transition.attempts_after(0));
     let (status, provider_id, order) = (None, None, None);
-    Record { key: OperationKey(key), transition, state, at: at(2), next_at: None, attempts, status, provider_id, order }
+    let (key, at, next_at, maybe_sent) = (OperationKey(key), at(2), None, false);
+    Record { key, transition, state, at, next_at, attempts, status, provider_id, maybe_sent, order }
 }
 
 /// A tenth admitted; of the others one in three sent, one in three lost, one in three queued.

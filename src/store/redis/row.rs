@@ -67,6 +67,9 @@ pub(super) fn id_of(row: &[u8]) -> Result<String, Wrong> {
     serde_json::from_slice::<Fixed<'_>>(fixed).map(|fixed| fixed.id.into_owned()).map_err(|error| error.to_string())
 }
 
+/// Stands behind the status of an operation that may have been sent.
+pub(super) const MAYBE_SENT: char = '!';
+
 struct Head<'a> {
     parts: std::str::Split<'a, char>,
 }
@@ -85,6 +88,15 @@ impl<'a> Head<'a> {
         let text = self.text()?;
         let wrong = |_| format!("{text:?} where a number belongs");
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
+    }
+
+    /// A status, and whether it is marked as that of an operation that may have been sent.
+    fn status(&mut self) -> Result<(Option<u16>, bool), Wrong> {
+        let text = self.text()?;
+        let bare = text.strip_suffix(MAYBE_SENT).unwrap_or(text);
+        let wrong = |_| format!("{text:?} where a status belongs");
+        let status = if bare.is_empty() { None } else { Some(bare.parse().map_err(wrong)?) };
+        Ok((status, bare.len() < text.len()))
     }
 
     fn lane(&mut self) -> Result<Lane, Wrong> {
@@ -114,7 +126,7 @@ pub(super) fn operation(key: OperationKey, mailbox: &Arc<str>, row: &[u8], to: T
     let changed_at = to.local(head.number()?);
     let _ = (head.text()?, head.text()?);
     let next_at = head.maybe()?.map(|next_at| to.local(next_at));
-    let (attempts, rows, last_status) = (head.number()?, head.number()?, head.maybe()?);
+    let (attempts, rows, (last_status, maybe_sent)) = (head.number()?, head.number()?, head.status()?);
     let (lane, not_before, deadline) = (head.lane()?, to.local(head.number()?), to.local(head.number()?));
     let fingerprint = u64::from_str_radix(head.text()?, 16).map_err(|error| error.to_string())?;
     let fixed: Fixed<'_> = serde_json::from_str(fixed).map_err(|error| error.to_string())?;
@@ -136,6 +148,7 @@ pub(super) fn operation(key: OperationKey, mailbox: &Arc<str>, row: &[u8], to: T
         rows,
         last_status,
         provider_id: maybe_json(provider)?,
+        maybe_sent,
         order: maybe_json::<Said>(order)?.map(|said| {
             Arc::new(OrderWords { reason: said.reason.into(), by: said.by.map(Into::into), deadline: None })
         }),

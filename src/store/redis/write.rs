@@ -133,7 +133,9 @@ fn arguments(command: &mut Cmd, record: &Record, context: &Context) {
     command.arg(if record.transition.to() == record.state { state } else { 'x' }.to_string());
     command.arg(to.server(record.at)).arg(record.at.as_micros());
     command.arg(row::maybe_instant(record.next_at, to)).arg(record.attempts);
-    command.arg(record.status.map(|status| status.to_string()).unwrap_or_default()).arg(provider).arg(words);
+    let mut status = record.status.map(|status| status.to_string()).unwrap_or_default();
+    status.extend(record.maybe_sent.then_some(row::MAYBE_SENT));
+    command.arg(status).arg(provider).arg(words);
     command.arg(row::maybe_instant(deadline, to)).arg(does).arg(state.to_string());
 }
 

@@ -18,7 +18,7 @@ use crate::store::{AttemptRecord, OperationRecord};
 /// The columns of an operation in the order that [`operation`] reads.
 pub(super) const OPERATION: &str = "key, id, mailbox, tenant, campaign, lane, requests, recipients, \
     external_recipients, quota_units, bytes, state, submitted_at, not_before, deadline, changed_at, next_at, attempts, \
-    attempt_rows, last_status, provider_id, order_reason, ordered_by";
+    attempt_rows, last_status, provider_id, maybe_sent, order_reason, ordered_by";
 
 /// The columns of an attempt in the order that [`attempt`] reads.
 pub(super) const ATTEMPT: &str = "operation, number, mailbox, tenant, lane, requests, recipients, external_recipients, \
@@ -126,6 +126,7 @@ pub(super) fn operation(row: &Row<'_>, connection: &Connection, names: &mut Name
         rows: columns.take()?,
         last_status: columns.take()?,
         provider_id: columns.text()?.map(str::to_owned),
+        maybe_sent: columns.take()?,
         order: columns.order()?,
     })
 }

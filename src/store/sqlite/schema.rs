@@ -7,18 +7,19 @@
 //!
 //! | view | one row per | columns worth knowing |
 //! |---|---|---|
-//! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status, order_reason, ordered_by` |
+//! | `operations` | operation | `id, mailbox, lane, tenant, campaign, state, submitted_at, next_at, deadline, attempts, last_status, maybe_sent, order_reason, ordered_by`; `requested` (cancel or quarantine, when its attempt has ended) |
 //! | `attempts` | attempt | `id, number, mailbox, lane, claimed_at, finished_at, ended` (how; empty: not known to have ended) |
 //! | `mailboxes` | mailbox | one count per state, `last_attempt_at` |
 //! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until`; `first` (lifted in part: so many go first), `stopped_by` (a throttle) |
 //! | `cooldowns` | breaker that remembers something | `scope, phase` (shut, ramp, closed), `reason, until, chain, ceilings` |
+//! | `lifted` | order that lifted a hold or closed a breaker, of the last day | `what, how, reason, lifted_by, order_reason, ordered_by, lifted_at` |
 //! | `permits` | permit | `permit, mailbox, lane, tenant, granted_at, settled_at` (empty: not known to have ended) |
 //!
 //! ```sql
 //! -- What waits, oldest first?
 //! SELECT id, mailbox, state, next_at FROM operations WHERE state IN ('queued', 'deferred') ORDER BY key LIMIT 20;
 //! -- What may have been sent?
-//! SELECT id, mailbox, changed_at FROM operations WHERE state = 'unknown';
+//! SELECT id, mailbox, changed_at FROM operations WHERE state = 'unknown' OR maybe_sent;
 //! -- What is stopped, by whom, until when?
 //! SELECT what, scope, reason, ordered_by, until FROM holds;
 //! ```
@@ -39,7 +40,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 6] = [V1, V2, V3, V4, V5, V6];
+const MIGRATIONS: [&str; 7] = [V1, V2, V3, V4, V5, V6, V7];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -240,6 +241,36 @@ SELECT iif(kind = 0, 'hold', 'trip') AS what, name AS scope,
     strftime('%Y-%m-%dT%H:%M:%fZ', until / 1e6, 'unixepoch') AS until,
     body ->> '$.order.widening.first' AS first, body ->> '$.order.widening.stopped[1]' AS stopped_by
 FROM note WHERE kind IN (0, 1);
+";
+
+/// What may have been sent, what is asked for while an attempt is live, and who lifted what.
+const V7: &str = "
+ALTER TABLE operation ADD COLUMN maybe_sent INTEGER NOT NULL DEFAULT 0;
+DROP VIEW operations;
+CREATE VIEW operations AS
+SELECT o.key, o.id, m.text AS mailbox, iif(o.lane = 0, 'foreground', 'background') AS lane, t.text AS tenant,
+    o.campaign,
+    CASE o.state WHEN 0 THEN 'admitted' WHEN 1 THEN 'queued' WHEN 2 THEN 'attempting' WHEN 3 THEN 'deferred'
+        WHEN 4 THEN 'unknown' WHEN 5 THEN 'accepted' WHEN 6 THEN 'rejected' WHEN 7 THEN 'exhausted'
+        WHEN 8 THEN 'cancelled' ELSE 'quarantined' END AS state,
+    o.maybe_sent,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.submitted_at / 1e6, 'unixepoch') AS submitted_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.not_before / 1e6, 'unixepoch') AS not_before,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.deadline / 1e6, 'unixepoch') AS deadline,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.changed_at / 1e6, 'unixepoch') AS changed_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', o.next_at / 1e6, 'unixepoch') AS next_at,
+    o.attempts, o.last_status, o.provider_id, o.order_reason, o.ordered_by,
+    r.body ->> '$.request.wants' AS requested,
+    o.requests, o.recipients, o.external_recipients, o.quota_units, o.bytes
+FROM operation o JOIN name m ON m.nr = o.mailbox LEFT JOIN name t ON t.nr = o.tenant
+    LEFT JOIN note r ON r.kind = 6 AND r.mailbox = o.mailbox AND r.name = CAST(o.key AS TEXT);
+
+CREATE VIEW lifted AS
+SELECT substr(name, instr(name, ':') + 1) AS what, body ->> '$.lifted.how' AS how,
+    body ->> '$.lifted.lifted.reason' AS reason, body ->> '$.lifted.lifted.by' AS lifted_by,
+    body ->> '$.lifted.ordered.reason' AS order_reason, body ->> '$.lifted.ordered.by' AS ordered_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e6, 'unixepoch') AS lifted_at
+FROM note WHERE kind = 5;
 ";
 
 /// Brings the file from `version` to [`VERSION`].

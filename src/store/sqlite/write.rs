@@ -83,7 +83,8 @@ impl<'c> Writes<'c> {
             payload: prepare("SELECT sender, recipients, mime FROM payload WHERE key = ?1")?,
             update: prepare(
                 "UPDATE operation SET state = ?2, changed_at = ?3, next_at = ?4, attempts = ?5,
-                 last_status = coalesce(?6, last_status), provider_id = coalesce(?7, provider_id) WHERE key = ?1",
+                 last_status = coalesce(?6, last_status), provider_id = coalesce(?7, provider_id),
+                 maybe_sent = max(maybe_sent, ?8) WHERE key = ?1",
             )?,
             order: prepare(
                 "UPDATE operation SET order_reason = ?2, ordered_by = ?3, deadline = coalesce(?4, deadline)
@@ -297,6 +298,7 @@ impl<'c> Writes<'c> {
             record.attempts,
             record.status,
             record.provider_id.as_deref(),
+            record.maybe_sent,
         ))?;
         if let Some(order) = &record.order {
             self.order.execute((key, &*order.reason, order.by.as_deref(), order.deadline.map(row::stamp)))?;

@@ -289,7 +289,7 @@ fn what_the_shared_scopes_can_never_grant_ends_wherever_it_waits_for_them() {
     rig.input(Input::Denied { key: OperationKey(1) });
     rig.input(Input::Denied { key: OperationKey(2) });
     let ended: Vec<_> = rig.outcomes.iter().map(|(key, outcome)| (key.0, outcome.clone())).collect();
-    let exhausted = Outcome::Exhausted { attempts: 0, throttled: None };
+    let exhausted = Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: false };
     assert_eq!(ended, [(1, exhausted.clone()), (2, exhausted)]);
     rig.input(Input::Granted { key: OperationKey(3) });
     assert_eq!(rig.sent, [OperationKey(3)]);

@@ -218,7 +218,7 @@ fn an_operation_that_comes_back_with_all_its_attempts_used_is_exhausted_and_not_
     rig.input(Input::Wake);
     assert_eq!(rig.sent, [OperationKey(1)]);
     assert_eq!(rig.records, [(OperationKey(2), Transition::Exhaust), (OperationKey(3), Transition::Exhaust)]);
-    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 3, throttled: None }));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 3, throttled: None, maybe_sent: false }));
     assert_eq!(rig.mailbox.state(OperationKey(4)), Some(OperationState::Unknown), "its look-ups decide");
 }
 
@@ -233,10 +233,10 @@ fn fewer_attempts_by_a_new_policy_hold_for_what_waits_and_for_what_is_under_way(
     rig.input(Input::Wake);
     assert_eq!(rig.sent, [OperationKey(1)], "2 waits for the connection");
     rig.input(Input::Reconfigure(Arc::new(strict)));
-    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 1, throttled: None }));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Exhausted { attempts: 1, throttled: None, maybe_sent: false }));
     let kind = ThrottleKind::Rate;
     rig.answer(1, Verdict::Throttled(Throttle { retry_after: None, scope: None, kind }));
-    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: Some(kind) }));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: Some(kind), maybe_sent: false }));
     assert_eq!(rig.sent, [OperationKey(1)]);
 }
 
@@ -250,7 +250,7 @@ fn fewer_attempts_hold_for_what_the_shared_scopes_are_asked_for() {
     let restored = tried(&rig, 1, 1, OperationState::Deferred);
     rig.mailbox.restore(T0, vec![restored], &[]);
     rig.input(Input::Reconfigure(Arc::new(strict)));
-    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: None }));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Exhausted { attempts: 1, throttled: None, maybe_sent: false }));
     assert!(matches!(rig.others.last(), Some(Effect::Return { .. })), "{:?}", rig.others);
     rig.input(Input::Granted { key: OperationKey(1) });
     assert!(rig.sent.is_empty());

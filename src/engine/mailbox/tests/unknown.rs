@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::engine::operation::ExhaustCause;
 use crate::engine::time::micros;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -112,6 +113,32 @@ fn what_shows_only_after_half_an_hour_is_found_by_the_look_at_the_limit() {
     assert_eq!((rig.looks(), rig.outcome(1)), (3, Some(&Outcome::Unknown)), "an answer may still come");
     rig.run_until(at(1_865));
     assert_eq!((rig.looks(), rig.outcome(1)), (3, Some(&Outcome::Quarantined)));
+}
+
+#[test]
+fn what_ends_while_nobody_knows_says_that_it_may_have_been_sent_and_what_is_known_absent_does_not() {
+    let end = |policy: MailboxPolicy, is_absent: bool| {
+        let mut rig = Rig::new(policy);
+        let mut operation = rig.operation(1, Lane::Foreground);
+        operation.deadline = T0.after(Duration::from_secs(600));
+        rig.input(Input::Enqueue(operation));
+        rig.answer(1, Verdict::Unknown);
+        for seconds in [60, 300] {
+            rig.wake_at(seconds);
+            if is_absent {
+                rig.absent();
+            }
+        }
+        rig.run_until(at(3_600));
+        rig.events.iter().find_map(|event| match event {
+            Event::OperationExhausted { cause, maybe_sent, .. } => Some((*cause, *maybe_sent)),
+            _ => None,
+        })
+    };
+    assert_eq!(end(policy(&["50 requests / 1h"], 4), false), Some((ExhaustCause::Deadline, true)));
+    let mut spent = at_least_once();
+    spent.retry.attempts_max = NonZeroU32::new(1).expect("one");
+    assert_eq!(end(spent, true), Some((ExhaustCause::Attempts, false)));
 }
 
 #[test]

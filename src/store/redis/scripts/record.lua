@@ -4,7 +4,7 @@
 -- ARGV[1]  generation of the process
 -- ARGV     thirteen per record: key, states it is listed from (ten of 0 and 1), state it leads to (x: not the listed
 --          one), instant (Redis TIME), the same by the caller's clock, next instant or empty, attempts, status or
---          empty, provider's id or empty, a person's words or empty, deadline or empty, what it does to the attempt
+--          empty (with a mark: may have been sent), provider's id or empty, a person's words or empty, deadline or empty, what it does to the attempt
 --          (v: void, l: lost, e: ended, empty: nothing), state as told
 -- Answer   operations that have ended, then per record an empty text, or the state from which it is not listed
 --
@@ -53,7 +53,9 @@ for i = 2, #ARGV, 13 do
       if before == '2' then finish(key, r, ARGV[i + 11], at) end
       r.state, r.changed, r.by, r.said, r.next = ARGV[i + 2], at, ARGV[1], ARGV[i + 4], ARGV[i + 5]
       r.attempts = ARGV[i + 6]
-      if ARGV[i + 7] ~= '' then r.status = ARGV[i + 7] end
+      local status = string.match(ARGV[i + 7], '%d+') or string.match(r.status, '%d*')
+      local mark = string.match(ARGV[i + 7], '!') or string.match(r.status, '!') or ''
+      r.status = status .. mark
       if ARGV[i + 8] ~= '' then r.provider = ARGV[i + 8] end
       if ARGV[i + 9] ~= '' then r.order = ARGV[i + 9] end
       if ARGV[i + 10] ~= '' then r.deadline = ARGV[i + 10] end

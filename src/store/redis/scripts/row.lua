@@ -7,6 +7,7 @@
 --
 -- Instants are microseconds of Redis TIME; 9007199254740991 is never. said_at is changed_at by the clock of the process
 -- that said it, which tells a repetition from news exactly, however its idea of Redis TIME has moved since.
+-- A mark (!) behind the status: it has ended, or was set aside, and may have been sent.
 local function now_us()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
@@ -20,7 +21,7 @@ end
 local function parse(row)
   local r = {}
   r.state, r.changed, r.by, r.said, r.next, r.attempts, r.numbers, r.status, r.lane, r.from, r.deadline, r.print,
-    r.provider, r.order, r.tenant, r.rest = string.match(row, '^(%d)|(%d+)|(%x+)|(%d+)|(%d*)|(%d+)|(%d+)|(%d*)|(%d)'
+    r.provider, r.order, r.tenant, r.rest = string.match(row, '^(%d)|(%d+)|(%x+)|(%d+)|(%d*)|(%d+)|(%d+)|(%d*!?)|(%d)'
     .. '|(%d+)|(%d+)|(%x+)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
   return r
 end
