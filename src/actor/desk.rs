@@ -196,6 +196,11 @@ impl Desk {
         Some(Ticket::of(&entry.teller))
     }
 
+    /// The number of the attempt under way, or of the last one.
+    pub(crate) fn last_attempt(&self, key: OperationKey) -> Option<u32> {
+        self.entries.get(key).map(|entry| entry.attempt)
+    }
+
     /// Ends the flight of `attempt`, if it is the one under way, and says whose it was.
     pub(crate) fn land(&mut self, key: OperationKey, attempt: u32) -> Option<&Entry> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.attempt == attempt)?;

@@ -230,10 +230,14 @@ impl Journal {
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
         let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty() && self.news.is_empty();
-        if self.busy || idle || self.retry_at.is_some_and(|at| at > now) {
+        if self.busy || self.retry_at.is_some_and(|at| at > now) {
             return Flush::Nothing;
         }
+        // Also where nothing is left to write: a journal that fails for ever is waited for for ever.
         self.retry_at = None;
+        if idle {
+            return Flush::Nothing;
+        }
         self.spoken_for = self.news.len();
         let (mut newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
         // From the call on it may be stored, whatever becomes of the call.

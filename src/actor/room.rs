@@ -61,3 +61,32 @@ pub(super) async fn insert(
         answer => vec![(newcomers, answer)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::journal::{Flush, Journal};
+    use crate::actor::kept::permit;
+    use crate::engine::{Cost, Lane, OperationKey, Timestamp};
+    use crate::store::{MemoryStore, PermitNote};
+
+    #[test]
+    fn a_permit_whose_charge_was_not_kept_leaves_nothing_that_fails_for_ever() {
+        let at = Timestamp::from_micros;
+        let charge = PermitNote {
+            key: OperationKey(1),
+            lane: Lane::Foreground,
+            tenant: None,
+            cost: Cost::email(1, 1),
+            claimed_at: at(1),
+            finished_at: None,
+        };
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut journal = Journal::default();
+        journal.keep_notes(&[permit(&"a@contoso.example".into(), charge, at(1), at(2))], at(1));
+        assert!(journal.is_failing());
+        let retry_at = journal.retry_at().expect("the store is given a while");
+        assert!(matches!(journal.flush(&store, retry_at), Flush::Nothing));
+        assert!(!journal.is_failing() && journal.is_settled());
+    }
+}

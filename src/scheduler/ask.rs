@@ -50,7 +50,7 @@ impl SchedulerHandle {
     ///
     /// Left out: what is being attempted, unknown or final, and what backs off or is not due yet. Not looked at:
     /// holds, breakers and budgets - what stands behind one shows here with its age, and [`SchedulerHandle::explain`]
-    /// names it. A [`MemoryStore`](crate::store::MemoryStore) looks at every operation to find it.
+    /// names it.
     ///
     /// # Errors
     /// [`AskError::Store`].

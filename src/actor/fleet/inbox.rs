@@ -150,7 +150,7 @@ impl MailboxActor {
             OrderBody::Trip { until } => self.step(Input::Trip { until }),
             OrderBody::Close => self.step(Input::CloseBreaker),
             OrderBody::TakeUp { id } => self.journal.look_up(id, Vec::new()),
-            OrderBody::Landed { key, landing, .. } => self.on_landed(key, landing),
+            OrderBody::Landed { key, attempt, landing } => self.on_landed(key, attempt, landing),
         }
         self.on_obeyed(order.id, Obeyed::Done(None));
     }
@@ -178,11 +178,12 @@ impl MailboxActor {
     }
 
     /// A former owner tells how an attempt ended.
-    fn on_landed(&mut self, key: OperationKey, landing: Landing) {
+    fn on_landed(&mut self, key: OperationKey, attempt: u32, landing: Landing) {
         let state = self.engine.as_ref().and_then(|engine| engine.state(key));
         match (state, landing) {
             (Some(OperationState::Unknown), Landing::Accepted) => self.step(Input::Resolved { key, accepted: true }),
-            (Some(OperationState::Unknown), Landing::Absent) => {
+            // Of the attempt in doubt, and of no earlier one: a later attempt may have been accepted.
+            (Some(OperationState::Unknown), Landing::Absent) if self.desk.last_attempt(key) == Some(attempt) => {
                 self.step(Input::Ruled { key, resolution: Resolution::Absent });
             }
             (Some(state), Landing::Accepted) if state != OperationState::Attempting => self.read_row(key),
