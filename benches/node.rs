@@ -100,6 +100,7 @@ async fn of_ours() -> Figures {
     let campaign: Vec<_> = (0..CAMPAIGN).map(|number| tokio::spawn(submit(number, Lane::Background))).collect();
     let mut people = Vec::new();
     for number in 0..PEOPLE {
+        // People come one after the other, in real time: the peers of Node know no other.
         tokio::time::sleep(GAP).await;
         people.push(tokio::spawn(submit(number, Lane::Foreground)));
     }

@@ -25,6 +25,7 @@ struct Moody {
 impl Transport for Moody {
     fn send(&self, _attempt: Attempt) -> BoxFuture<'_, Answer> {
         Box::pin(async {
+            // What a provider takes for a request.
             tokio::time::sleep(Duration::from_millis(30)).await;
             if self.requests.fetch_add(1, Ordering::Relaxed) != 2 {
                 return Verdict::Accepted.into();
@@ -61,6 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         if why.iter().any(|constraint| constraint.binding && constraint.wall == Wall::Cooldown) {
             break;
         }
+        // Between two looks: the condition ends the loop, and the bound if it never comes.
         tokio::time::sleep(Duration::from_millis(10)).await;
         why = handle.explain_mailbox(MAILBOX).await?;
     }

@@ -91,6 +91,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         if why.iter().any(|wait| wait.wall == Wall::Hold) {
             break;
         }
+        // Between two looks: the condition ends the loop, and the bound if it never comes.
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         why = handle.explain(ticket.operation_id()).await?;
     }

@@ -163,6 +163,7 @@ async fn drive(base: &str) -> Result<(), Failure> {
     println!("POST /resets          {} {}", answer.status(), answer.text().await?);
     println!("GET  /why             {}", client.get(format!("{base}/why")).send().await?.text().await?);
     for _ in 0..100 {
+        // As a client that asks over HTTP would: between two looks.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let answer: Value = client.get(format!("{base}/operations/reset-1")).send().await?.json().await?;
         if answer["final"] == true {

@@ -52,6 +52,7 @@ async fn server() -> Result<(Option<Server>, String), Failure> {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Ok((Some(server), format!("redis://127.0.0.1:{port}")));
         }
+        // Between two looks, until the server listens.
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     Err("redis-server did not come up in five seconds".into())
@@ -78,6 +79,7 @@ async fn owns(scheduler: &Scheduler) -> Result<(), Failure> {
         if scheduler.handle().mailbox(MAILBOX).await.is_ok() {
             return Ok(());
         }
+        // Between two looks, until the mailbox has an owner.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Err("nobody took the mailbox over in ten seconds".into())

@@ -25,6 +25,7 @@ struct Patient;
 impl Transport for Patient {
     fn send(&self, _attempt: Attempt) -> BoxFuture<'_, Answer> {
         Box::pin(async {
+            // What a provider takes for a request.
             tokio::time::sleep(Duration::from_millis(40)).await;
             Verdict::Accepted.into()
         })
@@ -69,6 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let resets = (0..RESETS).map(|n| {
         let (handle, clock) = (handle.clone(), &clock);
         async move {
+            // People come one after the other, while the campaign runs.
             tokio::time::sleep(Duration::from_millis(500) * n as u32).await;
             let sent = send(handle, clock, Lane::Foreground, format!("ann{n}@contoso.example")).await;
             println!("  reset {n:>2}: accepted after {:>4} ms", sent.2.as_millis());

@@ -4,6 +4,8 @@
 //! queue, the window or the caller's ceiling, and "nothing was stored" would be untrue of it. So its id is looked up
 //! before it is refused.
 
+use std::sync::Arc;
+
 use super::admissions::REPEATS_MAX;
 use super::callers::CallerCharge;
 use super::entrance::Handed;
@@ -41,7 +43,8 @@ impl MailboxActor {
         let is_named = handed.submission.operation_id.is_some();
         let unfit = Unfit { handed, why };
         if is_named && self.journal.unfit_waiting() < REPEATS_MAX {
-            self.journal.look_up_unfit(unfit.handed.id.clone(), unfit);
+            let id = Arc::clone(&unfit.handed.id);
+            self.journal.look_up_unfit(id, unfit);
         } else {
             unfit.refuse();
         }

@@ -35,6 +35,7 @@ pub(super) async fn submit(shared: Arc<Shared>, handle: SchedulerHandle, group: 
             }
         }
         left = again;
+        // Paused time: whoever was turned away comes back, and nobody waits for real.
         let mut pause = std::pin::pin!(tokio::time::sleep(AGAIN));
         loop {
             tokio::select! {

@@ -95,6 +95,7 @@ fn people(plan: &Plan, stage: &Stage, watch: &Watch, waiting: &mut JoinSet<Vec<A
         let (handle, progress) = (stage.handle.clone(), watch.progress());
         let (submission, wait) = (planned.submission(), until(stage, stage.start.after(planned.after)));
         waiting.spawn(async move {
+            // The plan says when a person comes; this is their clock.
             tokio::time::sleep(wait).await;
             let ticket = handle.submit(submission).await;
             vec![(n, answer(ticket, &progress.accepted[Lane::Foreground as usize]).await)]
@@ -109,6 +110,7 @@ fn campaign(plan: &Plan, stage: &Stage, watch: &Watch, waiting: &mut JoinSet<Vec
         plan.lane(Lane::Background).map(|(n, planned)| (n, planned.submission())).unzip();
     let wait = until(stage, stage.start);
     waiting.spawn(async move {
+        // The campaign begins when the stage is set.
         tokio::time::sleep(wait).await;
         let tickets = handle.submit_many(submissions).await;
         let answers = places.into_iter().zip(tickets).map(|(n, ticket)| {
