@@ -245,6 +245,22 @@ fn a_mailbox_cannot_have_a_horizon_of_its_own_beyond_the_window() {
 }
 
 #[test]
+fn a_deadline_by_default_is_one_that_could_be_named() {
+    let error = refusal("[submit]\ndeadline_max = \"1h\"");
+    for part in ["test.toml:2: submit.deadline_max", "retry.deadline = 24h is above", "retry.deadline at most"] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    let both = "[submit]\ndeadline_max = \"1h\"\n[retry]\ndeadline = \"1h\"";
+    assert!(Config::from_toml(both, "both").is_ok());
+    let own = refusal("[mailboxes.\"a@b.example\"]\nretry.deadline = \"31d\"");
+    assert!(own.contains("mailboxes.\"a@b.example\".retry.deadline") && own.contains("submit.deadline_max"), "{own}");
+    for (value, ok) in [("366d", true), ("367d", false), ("0s", false)] {
+        let read = Config::from_toml(&format!("[submit]\ndeadline_max = \"{value}\""), "bounds");
+        assert_eq!(read.is_ok(), ok, "{value}");
+    }
+}
+
+#[test]
 fn an_unknown_has_time_to_be_found_absent_twice_where_that_repeats_it() {
     let text = "[retry]\nduplicates = \"at-least-once\"\nunknown_max = \"5m\"";
     let error = refusal(text);

@@ -152,6 +152,7 @@ async fn queued() -> usize {
     config.mailbox.limits = vec!["1 requests / 1m".parse().expect("a limit")];
     config.mailbox.concurrency = NonZeroU32::new(1);
     config.retry.deadline = Duration::from_secs(365 * 86_400);
+    config.submit.deadline_max = config.retry.deadline;
     let scheduler = start(config).await;
     let (handle, email, id) = (scheduler.handle(), email(), Arc::<str>::from("noreply@contoso.example"));
     let submission = || Submission::new(Arc::clone(&id), email.clone());

@@ -150,6 +150,27 @@ fn processes_that_die_lose_nothing_through_the_actors() {
 }
 
 #[test]
+fn a_load_may_be_wanted_for_as_long_as_a_submission_may_and_no_longer() {
+    let run = |longest: &str, deadline: &str| {
+        let (_folder, path) = scenario(&format!(
+            "until = \"1h\"\n[config]\nsubmit = {{ deadline_max = \"{longest}\" }}\n\
+             [[load]]\nmailbox = \"a@b.example\"\nlane = \"foreground\"\ncount = 1\n{deadline}\n"
+        ));
+        simulate(&[&path, "--actors", "--json"])
+    };
+    // Without a deadline of its own a load has the longest, if that is below its 30 days.
+    for output in [run("25h", ""), run("40d", "deadline = \"40d\"")] {
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(summary(&output)["accepted"], 1);
+    }
+    let output = run("30d", "deadline = \"40d\"");
+    assert_eq!(output.status.code(), Some(2));
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("load[1].deadline"), "{said}");
+    assert!(said.contains("submit.deadline_max = 720h"), "{said}");
+}
+
+#[test]
 fn the_documented_keys_are_a_scenario() {
     let page = std::fs::read_to_string("docs/scenarios.md").expect("the page");
     let (_, block) = page.split_once("```toml\n").expect("a block");

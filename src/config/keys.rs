@@ -188,6 +188,7 @@ fn submit() -> Vec<Key<SubmitConfig>> {
         recipients_max: Count(1, 100_000),
         size_max: Size(1_000, 1_000_000_000),
         admission_cooldown_max: Span(SECOND, 30 * DAY),
+        deadline_max: Span(SECOND, YEAR),
         own_domains: Domains(10_000),
         mailboxes: Word(&[("any", Mailboxes::Any), ("listed", Mailboxes::Listed)]),
     ]

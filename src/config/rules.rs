@@ -13,7 +13,7 @@ use super::error::{Place, Problem, ProblemKind};
 use super::human::show_duration;
 use super::key::Key;
 use super::keys;
-use super::settings::{GraphMode, Mailboxes, TransportKind};
+use super::settings::{GraphMode, Mailboxes, SubmitConfig, TransportKind};
 use super::value::Value;
 use crate::engine::Ratio;
 use crate::engine::policy::{
@@ -49,6 +49,7 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     broken.extend(of_scope(&config.tenant, "tenant.limits"));
     broken.extend(of_scope(&config.application, "application.limits"));
     broken.extend(of_guard(&config.guard, &config.retry));
+    broken.extend(of_deadline(&config.submit, &config.retry));
     broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
     broken.extend(fleet::of_fleet(&config.fleet));
     broken.extend(of_program(config));
@@ -122,6 +123,7 @@ fn of_mailbox(
     // A rule that the base already breaks is reported there, once.
     let mut rules = of_policy(&trial, "limits");
     rules.extend(of_guard(&config.guard, &trial.retry));
+    rules.extend(of_deadline(&config.submit, &trial.retry));
     rules.extend(horizon::of_horizon(&config.guard, &trial.retry, &config.transport));
     for broken in rules.iter().filter(|broken| broken.keys.iter().any(|key| own.has(key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(&trial));
@@ -247,6 +249,11 @@ fn of_retry(retry: &RetryPolicy) -> Vec<Broken> {
         ("retry.attempt_timeout", retry.attempt_timeout, "retry.deadline", retry.deadline),
     ];
     order.into_iter().filter_map(not_above).collect()
+}
+
+/// What is given to an operation that names no deadline may be named as well.
+fn of_deadline(submit: &SubmitConfig, retry: &RetryPolicy) -> Option<Broken> {
+    not_above(("retry.deadline", retry.deadline, "submit.deadline_max", submit.deadline_max))
 }
 
 fn of_guard(guard: &GuardPolicy, retry: &RetryPolicy) -> Vec<Broken> {

@@ -85,6 +85,9 @@ pub struct SubmitConfig {
     pub size_max: u64,
     /// Longest cooldown of an admission key. While a key counts its mailbox's actor stays, and the store keeps a note.
     pub admission_cooldown_max: Duration,
+    /// Longest time that a submission, or a release, may give an operation. Until then it keeps its place, and its bytes
+    /// are in the store.
+    pub deadline_max: Duration,
     /// Domains whose recipients are not external; empty: the domain of the mailbox.
     pub own_domains: Vec<String>,
     /// Which mailboxes may send.
@@ -98,6 +101,7 @@ impl Default for SubmitConfig {
             recipients_max: 500,
             size_max: 25_000_000,
             admission_cooldown_max: Duration::from_secs(86_400),
+            deadline_max: Duration::from_secs(30 * 86_400),
             own_domains: Vec::new(),
             mailboxes: Mailboxes::Any,
         }

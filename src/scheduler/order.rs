@@ -68,7 +68,8 @@ impl Order {
         self
     }
 
-    /// A new deadline of the operation, counted from now, for a release. Other orders refuse it.
+    /// A new deadline of the operation, counted from now, for a release; at most `submit.deadline_max`. Other orders refuse
+    /// it.
     #[must_use]
     pub const fn deadline(mut self, span: Duration) -> Self {
         self.deadline = Some(span);

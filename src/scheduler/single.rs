@@ -7,6 +7,7 @@ use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
 use crate::actor::{OrderAnswer, PersonOrder, Question, Word};
 use crate::engine::operation::{OrderWords, Resolution};
+use crate::submission;
 
 impl SchedulerHandle {
     /// Stops an operation for good, a quarantined one too. One whose attempt is live, or whose outcome is unknown, stops
@@ -67,6 +68,8 @@ impl SchedulerHandle {
 
     async fn order(&self, id: &str, word: Word, order: Order, takes: Takes) -> Result<OrderAnswer, AskError> {
         order.judge(takes)?;
+        let deadline_max = self.world.settings.load().config.submit.deadline_max;
+        submission::not_too_far(order.deadline.unwrap_or_default(), deadline_max).map_err(AskError::Invalid)?;
         let deadline = order.deadline.map(|span| self.world.clock.now().after(span));
         let note = Arc::new(OrderWords { reason: order.reason, by: order.by, deadline });
         let record = self.known(id).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Submission;
+use crate::config::show_duration;
 use crate::engine::Lane;
 use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::Refusal;
@@ -61,6 +62,18 @@ pub enum InvalidSubmission {
     /// The deadline is not in the future.
     #[error("deadline is not in the future; it is counted from the moment of submission")]
     DeadlinePast,
+    /// The deadline is too far away.
+    #[error(
+        "deadline is {} away; at most {} are allowed (submit.deadline_max); hand it over nearer to its time, or raise \
+         the setting",
+        show_duration(*.within), show_duration(*.within_max)
+    )]
+    DeadlineTooFar {
+        /// How far it is.
+        within: Duration,
+        /// The bound.
+        within_max: Duration,
+    },
     /// The earliest instant is not before the deadline.
     #[error("not_before is not earlier than deadline; the send could never start")]
     NotBeforeDeadline,
@@ -119,7 +132,7 @@ impl InvalidSubmission {
             Self::NoRecipients | Self::TooManyRecipients { .. } => "email.recipients",
             Self::TooLarge { .. } => "email.mime",
             Self::CooldownTooLong { .. } => "admission_key",
-            Self::DeadlinePast => "deadline",
+            Self::DeadlinePast | Self::DeadlineTooFar { .. } => "deadline",
             Self::NotBeforeDeadline => "not_before",
         }
     }

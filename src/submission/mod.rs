@@ -149,14 +149,15 @@ impl Submission {
         self
     }
 
-    /// Given up this long after it was submitted. The mailbox's own deadline applies when there is none.
+    /// Given up this long after it was submitted; the longest is configured: `submit.deadline_max`. The mailbox's own
+    /// deadline applies when there is none.
     #[must_use]
     pub const fn deadline(mut self, within: Duration) -> Self {
         self.deadline = Some(Deadline::Within(within));
         self
     }
 
-    /// Given up at this instant.
+    /// Given up at this instant, which is at most `submit.deadline_max` away when it is submitted.
     #[must_use]
     pub fn deadline_at(mut self, instant: SystemTime) -> Self {
         self.deadline = Some(Deadline::At(timestamp(instant)));
@@ -225,7 +226,7 @@ impl Submission {
             return Err(InvalidSubmission::CooldownTooLong { cooldown, cooldown_max });
         }
         self.validate_email(bounds)?;
-        self.validate_instants(now)
+        self.validate_instants(now, bounds.deadline_max)
     }
 
     fn validate_email(&self, bounds: &SubmitConfig) -> Result<(), InvalidSubmission> {
@@ -243,12 +244,14 @@ impl Submission {
         Ok(())
     }
 
-    fn validate_instants(&self, now: Timestamp) -> Result<(), InvalidSubmission> {
+    fn validate_instants(&self, now: Timestamp, deadline_max: Duration) -> Result<(), InvalidSubmission> {
         let Some(deadline) = self.deadline else { return Ok(()) };
+        let within = deadline.within(now);
         let deadline = deadline.resolve(now);
         if deadline <= now {
             return Err(InvalidSubmission::DeadlinePast);
         }
+        not_too_far(within, deadline_max)?;
         match self.not_before {
             Some(not_before) if not_before >= deadline => Err(InvalidSubmission::NotBeforeDeadline),
             _ => Ok(()),
@@ -264,6 +267,22 @@ impl Deadline {
             Self::At(instant) => instant,
         }
     }
+
+    /// How far it is from `now`; nothing for an instant that has passed.
+    fn within(self, now: Timestamp) -> Duration {
+        match self {
+            Self::Within(within) => within,
+            Self::At(instant) => instant.since(now),
+        }
+    }
+}
+
+/// Judges a deadline that is `within` away.
+pub(crate) fn not_too_far(within: Duration, within_max: Duration) -> Result<(), InvalidSubmission> {
+    if within > within_max {
+        return Err(InvalidSubmission::DeadlineTooFar { within, within_max });
+    }
+    Ok(())
 }
 
 /// Judges one id: not empty, not over its bound, nothing that can break a header or a log line.

@@ -14,6 +14,9 @@ use crate::support::*;
 /// The longest cooldown of an admission key, unless configured.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
+/// The longest deadline, unless configured.
+const FARTHEST: Duration = Duration::from_secs(30 * 86_400);
+
 #[test]
 fn a_submission_is_stored_sent_and_its_ticket_tells() {
     paused(|| async {
@@ -54,6 +57,8 @@ fn a_bad_field_is_named_and_nothing_is_stored() {
             ("admission_key", submission("x").admission_key("a day and a bit", LONGEST + Duration::from_nanos(1))),
             ("deadline", submission("x").deadline(Duration::ZERO)),
             ("deadline", submission("x").deadline_at(past)),
+            ("deadline", submission("x").deadline(Duration::MAX)),
+            ("deadline", submission("x").deadline_at(future)),
             ("not_before", submission("x").deadline(Duration::from_secs(1)).not_before(future)),
         ];
         for (field, bad) in cases {
@@ -79,6 +84,37 @@ fn the_longest_cooldown_is_taken_and_a_longer_one_named_with_its_bound() {
         let SubmitError::Invalid { problem, .. } = &error else { panic!("{error}") };
         assert_eq!(*problem, InvalidSubmission::CooldownTooLong { cooldown: Duration::MAX, cooldown_max: LONGEST });
         assert!(problem.to_string().contains("submit.admission_cooldown_max"), "{problem}");
+    });
+}
+
+#[test]
+fn the_longest_deadline_is_taken_and_a_longer_one_named_with_its_bound_and_a_way_out() {
+    paused(|| async {
+        let transport = Scripted::accepting();
+        let scheduler = start(limited("1 requests / 1h"), transport.clone()).await;
+        let handle = scheduler.handle();
+        drop(handle.submit(submission("sent")).await.expect("taken in"));
+        drop(handle.submit(submission("longest").deadline(FARTHEST)).await.expect("taken in"));
+        let hour = Duration::from_secs(3_600);
+        let far = SystemTime::UNIX_EPOCH + Duration::from_micros(START.as_micros()) + FARTHEST + hour;
+        for longer in [submission("x").deadline(FARTHEST + hour), submission("x").deadline_at(far)] {
+            let error = handle.submit(longer.clone()).await.expect_err("too far");
+            let SubmitError::Invalid { problem, .. } = &error else { panic!("{error}") };
+            assert_eq!(*problem, InvalidSubmission::DeadlineTooFar { within: FARTHEST + hour, within_max: FARTHEST });
+            for part in ["deadline is 721h away", "at most 720h", "submit.deadline_max", "nearer to its time"] {
+                assert!(problem.to_string().contains(part), "{problem}");
+            }
+            assert_eq!(error.into_submission(), Some(longer));
+        }
+        assert!(handle.operation("x").await.expect("a store").is_none(), "nothing is stored");
+        // Live: a shorter one binds what comes, and leaves what was taken in.
+        let mut config = limited("1 requests / 1h");
+        config.submit.deadline_max = Duration::from_secs(86_400);
+        handle.reconfigure(config).await.expect("it holds together");
+        let error = handle.submit(submission("x").deadline(FARTHEST)).await.expect_err("too far now");
+        assert_eq!(error.field(), Some("deadline"));
+        let kept = handle.operation("longest").await.expect("a store").expect("stored");
+        assert_eq!(kept.deadline.since(kept.submitted_at), FARTHEST);
     });
 }
 

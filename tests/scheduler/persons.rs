@@ -11,6 +11,7 @@ use mailweir::engine::policy::DuplicatePolicy;
 use mailweir::engine::{OperationState, Resolution, Sent, Timestamp};
 use mailweir::scheduler::{AskError, Events, Order, OrderAnswer, SchedulerHandle};
 use mailweir::store::{OperationRecord, SqliteStore};
+use mailweir::submission::InvalidSubmission;
 use mailweir::telemetry::EventKind;
 use mailweir::transport::Verdict;
 use tokio::time::sleep;
@@ -169,6 +170,8 @@ fn a_release_after_the_deadline_is_refused_unless_it_brings_a_new_one() {
             assert!(error.to_string().contains("Order::deadline") && !error.is_retryable(), "{error}");
         }
         assert_eq!(record(&handle, "late").await.state, OperationState::Quarantined, "it stays where it was");
+        let error = handle.release("late", order().deadline(HOUR * 24 * 30 + SECOND)).await.expect_err("too far");
+        assert!(matches!(error, AskError::Invalid(InvalidSubmission::DeadlineTooFar { .. })), "{error}");
         let order = order().deadline(HOUR);
         assert!(matches!(handle.release("late", order.clone()).await, Ok(OrderAnswer::Done { .. })));
         let outcome = handle.ticket("late").await.expect("known").outcome().await;

@@ -10,10 +10,12 @@ use super::codecs::{Numbers, Range, Sizes};
 use super::loads::External;
 use super::provider::{self, END};
 use super::{Arrivals, Change, LoadSpec, Restart, Scenario, Stop};
-use crate::config::{Config, ConfigError, Count, Fields, Line, Sheet, Span, Word, overlay};
+use crate::config::{Config, ConfigError, Count, Fields, Line, Sheet, Span, Word, overlay, show_duration};
 use crate::engine::Lane;
 use crate::simulation::LookUps;
 
+/// How long an operation of a load is wanted unless it says otherwise: long enough for most runs to end before it.
+const DEADLINE: Duration = Duration::from_secs(30 * 86_400);
 const MS: Duration = Duration::from_millis(1);
 /// Most operations of one burst, or of a load that comes at once.
 const COUNT_MAX: u32 = 10_000_000;
@@ -148,12 +150,22 @@ fn load(mut fields: Fields<'_, '_>, config: &Config, known: &mut Vec<Arc<str>>) 
     let recipients = fields.or("recipients", &Numbers(1, 100_000), Range::always(1));
     let external = fields.or("external", &Word(&EXTERNALS), External::None);
     let bytes = fields.or("bytes", &Sizes(1, 1 << 40), Range::always(4_096));
-    let deadline = fields.or("deadline", &Span(MS, END), Duration::from_secs(30 * 86_400));
+    let deadline = deadline(&mut fields, config.submit.deadline_max);
     fields.close();
     let mailboxes = mailboxes?;
     let configured = mailboxes.first().and_then(|first| known.get(*first)).and_then(|id| config.tenant_of(id));
     let tenant = tenant.map(Arc::from).or_else(|| configured.cloned());
     Some(LoadSpec { mailboxes, lane: lane?, tenant, arrivals: arrivals?, recipients, external, bytes, deadline })
+}
+
+/// As a submission's: the scheduler would not take a longer one.
+fn deadline(fields: &mut Fields<'_, '_>, deadline_max: Duration) -> Duration {
+    let deadline = fields.or("deadline", &Span(MS, END), DEADLINE.min(deadline_max));
+    if deadline > deadline_max {
+        let allowed = format!("at most submit.deadline_max = {}", show_duration(deadline_max));
+        fields.conflict("deadline", "longer than a submission's may be", &allowed);
+    }
+    deadline
 }
 
 /// One mailbox, or as many as `mailboxes` says, numbered in place of `{n}`.
