@@ -207,6 +207,54 @@ fn secrets_show_in_no_error() {
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
 
+#[test]
+fn a_setting_of_a_store_that_is_not_named_is_refused_and_its_default_says_nothing() {
+    assert_problems(
+        "store.toml",
+        &[
+            (
+                Conflict,
+                5,
+                "store.sqlite.busy_wait",
+                "2s",
+                "of a sqlite store, and store.url = \"memory:\"",
+                "sqlite:PATH",
+            ),
+            (
+                Conflict,
+                6,
+                "store.sqlite.live_max",
+                "7",
+                "a memory store, where it",
+                "; store.memory.live_max, or store.url",
+            ),
+            (Conflict, 11, "store.redis.prefix", "mail", "of a redis store", "redis://"),
+        ],
+    );
+    let all = std::fs::read_to_string("config/default.toml").expect("it is there");
+    let all = all.replace("sqlite:mailweir.db", "memory:");
+    Config::from_toml(&all, "memory.toml").expect("defaults of another kind say nothing");
+}
+
+#[test]
+fn emails_are_not_kept_for_longer_than_their_operations_and_a_prefix_is_spelled_plainly() {
+    let text = "[store.sqlite]\nended_for = \"1h\"\npayloads_for = \"2h\"";
+    let refused = refusal(text);
+    assert!(
+        refused.contains("test.toml:3: store.sqlite.payloads_for = \"2h\": store.sqlite.payloads_for = 2h is above"),
+        "{refused}"
+    );
+    let refused = refusal("[store]\nurl = \"redis://h\"\nredis.prefix = \"a{b}\"");
+    assert!(
+        refused.contains("test.toml:3: store.redis.prefix = \"a{b}\"") && refused.contains("1 to 32 letters"),
+        "{refused}"
+    );
+    let refused = refusal("store.sqlite.file_bytes_max = \"1kB\"");
+    assert!(refused.contains("store.sqlite.file_bytes_max = \"1kB\"") && refused.contains("from 1MB"), "{refused}");
+    let refused = refusal("store.sqlite.retention = \"1h\"");
+    assert!(refused.contains("store.sqlite.retention") && refused.contains("live_max, ended_max"), "{refused}");
+}
+
 fn refusal(text: &str) -> String {
     Config::from_toml(text, "test.toml").expect_err(text).to_string()
 }

@@ -39,7 +39,8 @@ pub struct NoPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the limit {limit} of {scope} counts attempts for up to {}, and the {store} store keeps them for {}: a restart would \
-     forget the rest of the window; open the store with a longer attempts_for, or shorten the window",
+     forget the rest of the window; give the store a longer attempts_for (store.sqlite.attempts_for or \
+     store.redis.attempts_for), or shorten the window",
     show_duration(*.counts_for), show_duration(*.kept_for)
 )]
 pub struct Forgets {

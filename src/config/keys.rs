@@ -11,8 +11,8 @@ use super::callers::{Ceiling, Overrides, UNLIMITED};
 use super::codec::{Count, Domains, Hidden, Limits, Line, Or, Share, ShareRange, Size, Span, Word};
 use super::key::{Key, Reload, within};
 use super::settings::{
-    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
-    TelemetryConfig, TransportConfig, TransportKind,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, SubmitConfig, TelemetryConfig,
+    TransportConfig, TransportKind,
 };
 use crate::engine::Ratio;
 use crate::engine::callers::CallersPolicy;
@@ -42,6 +42,8 @@ macro_rules! keys {
         vec![$(Key::new(stringify!($field), Reload::$reload, $codec, |s| s.$field.clone(), |s, out| s.$field = out)),*]
     };
 }
+
+mod outbox;
 
 const fn at_least_one(most: u32) -> Count<NonZeroU32> {
     Count(NonZeroU32::MIN, NonZeroU32::new(most).expect("every bound in this table is above zero"))
@@ -143,10 +145,6 @@ fn resume() -> Vec<Key<ResumePolicy>> {
 
 fn queue() -> Vec<Key<QueuePolicy>> {
     keys![Live; foreground_max: Count(1, 100_000_000), background_max: Count(1, 100_000_000)]
-}
-
-fn store() -> Vec<Key<StoreConfig>> {
-    keys![Restart; url: Line(4_096)]
 }
 
 fn fleet() -> Vec<Key<FleetPolicy>> {
@@ -252,7 +250,7 @@ macro_rules! table {
 
 /// Every key of the configuration, except those of single mailboxes.
 pub(crate) fn of_config() -> Vec<Key<Config>> {
-    let mut keys = table!(Config, store, store());
+    let mut keys = table!(Config, store, outbox::store());
     keys.extend(table!(Config, mailbox, scope()));
     keys.extend(table!(Config, tenant, scope()));
     keys.extend(table!(Config, application, scope()));
@@ -327,7 +325,10 @@ mod tests {
         assert_all(resume());
         assert_all(queue());
         assert_all(fleet());
-        assert_all(store());
+        assert_all(outbox::store());
+        assert_all(outbox::memory());
+        assert_all(outbox::sqlite());
+        assert_all(outbox::redis());
         assert_all(actors());
         assert_all(submit());
         assert_all(callers());

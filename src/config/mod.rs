@@ -14,6 +14,7 @@ mod human;
 mod key;
 mod keys;
 mod mailboxes;
+mod outbox;
 mod reload;
 mod rules;
 mod secret;
@@ -56,11 +57,12 @@ pub use error::{ConfigError, Invalid, Place, Problem, ProblemKind};
 pub use human::{parse_size, show_duration, show_size};
 pub use key::{Reload, Setting};
 pub use mailboxes::{MailboxOverride, Policies};
+pub use outbox::{MemoryStoreConfig, RedisStoreConfig, SqliteStoreConfig, StoreConfig};
 pub use reload::{Change, ConfigDiff};
 pub use secret::Secret;
 pub use settings::{
-    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, StoreConfig, SubmitConfig,
-    TelemetryConfig, TransportConfig, TransportKind,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, SubmitConfig, TelemetryConfig,
+    TransportConfig, TransportKind,
 };
 pub use source::Source;
 pub use throughput::{Binds, LimitFacts, Rate, ScopeFacts};
@@ -96,7 +98,7 @@ const APPLICATION_LIMITS: [&str; 1] = ["130_000 requests / 10s"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where operations live.
+    /// Where operations live, and what is kept of them.
     pub store: StoreConfig,
     /// The limits of every mailbox without its own.
     pub mailbox: ScopePolicy,

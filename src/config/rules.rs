@@ -4,6 +4,7 @@
 
 mod fleet;
 mod horizon;
+mod outbox;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
 pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Problem> {
     let known = keys::of_config();
     let mut problems = bounds(config, &known);
+    if !failed.contains(outbox::URL) {
+        problems.extend(outbox::of_another_kind(config, &known));
+    }
     let base = config.base_policy();
     let mut broken = of_policy(&base, "mailbox.limits");
     broken.extend(of_scope(&config.tenant, "tenant.limits"));
@@ -52,6 +56,7 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     broken.extend(of_deadline(&config.submit, &config.retry));
     broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
     broken.extend(fleet::of_fleet(&config.fleet));
+    broken.extend(outbox::of_store(&config.store));
     broken.extend(of_program(config));
     for broken in broken.iter().filter(|broken| !broken.keys.iter().any(|key| failed.contains(*key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(config));

@@ -1,4 +1,4 @@
-//! The settings that are not the engine's: store, actors, intake, telemetry, shutdown, transport.
+//! The settings that are neither the engine's nor the store's: actors, intake, telemetry, shutdown, transport.
 
 use std::time::Duration;
 
@@ -6,29 +6,6 @@ use super::error::ConfigError;
 use super::secret::Secret;
 use crate::engine::Cost;
 use crate::engine::policy::ProviderPolicy;
-use crate::redact::without_credentials;
-
-/// Where operations live, for programs that take their store from the configuration: `store::open` opens it. A scheduler
-/// has the store that its builder was given.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoreConfig {
-    /// `memory:`, `sqlite:PATH`, or the URL of a Redis server.
-    pub url: String,
-}
-
-/// Without user and password of the URL.
-impl std::fmt::Debug for StoreConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreConfig").field("url", &without_credentials(&self.url)).finish()
-    }
-}
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self { url: "sqlite:mailweir.db".to_owned() }
-    }
-}
 
 /// The mailbox actors.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use super::rules::{ClaimRule, RecordRule, impossible, is_over, taken_key};
 use super::{
     AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab, Store, StoreError,
 };
+use crate::config::MemoryStoreConfig;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, OperationState, Timestamp};
@@ -142,6 +143,13 @@ impl MemoryStore {
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// What `[store.memory]` says.
+impl From<&MemoryStoreConfig> for MemoryStore {
+    fn from(config: &MemoryStoreConfig) -> Self {
+        Self::with_bounds(config.live_max, config.ended_max).notes_max(config.notes_max)
     }
 }
 

@@ -1,14 +1,16 @@
-//! The store that a configuration names.
+//! The store that a configuration names, with what the configuration says it keeps.
 //!
-//! A program that reads its store from `store.url` opens it here, so that every program takes the same texts and refuses
+//! A program that reads its store from `[store]` opens it here, so that every program takes the same texts and refuses
 //! the others in the same words. Nothing stands in for what is refused: a program that was told a file and quietly kept
 //! its emails in memory would lose them at its next restart.
 //!
-//! Not opened here: stores with options, and those of your own. Hand them to the scheduler's builder.
+//! Not opened here: stores of your own, and those with what no configuration can say, such as a clock. Hand them to the
+//! scheduler's builder.
 
 use std::sync::Arc;
 
 use super::{MemoryStore, Store, StoreError};
+use crate::config::StoreConfig;
 use crate::redact::without_credentials;
 
 /// What this build opens, in words.
@@ -53,72 +55,83 @@ impl OpenError {
     }
 }
 
-/// Opens what `store.url` names: `memory:`, or with the feature `sqlite` `sqlite:PATH`, where PATH is the file as the
-/// system takes it (relative to the working directory, nothing in it is decoded). A file that is not there is created.
-/// With the feature `redis` `redis://USER:PASSWORD@HOST:PORT/DATABASE`, of which all but the host may be left out, with
-/// `redis-tls` `rediss://` too, and with `redis-cluster` `redis+cluster://HOST:PORT,HOST:PORT`.
+/// Opens what `store.url` names, with the settings of that kind: `memory:`, or with the feature `sqlite` `sqlite:PATH`,
+/// where PATH is the file as the system takes it (relative to the working directory, nothing in it is decoded). A file
+/// that is not there is created. With the feature `redis` `redis://USER:PASSWORD@HOST:PORT/DATABASE`, of which all but
+/// the host may be left out, with `redis-tls` `rediss://` too, and with `redis-cluster` `redis+cluster://HOST:PORT,HOST:PORT`.
+///
+/// Settings of the other kinds change nothing here; a configuration that was read or validated has none.
 ///
 /// Blocks while a file is checked, or until a server has answered: call it at the start, not on the way of a send.
 ///
 /// ```
-/// let store = mailweir::store::open("memory:")?;
+/// let mut config = mailweir::Config::default();
+/// config.store.url = "memory:".to_owned();
+/// config.store.memory.live_max = 1_000;
+/// let store = mailweir::store::open(&config.store)?;
 /// assert_eq!(mailweir::store::Store::kind(&store), "memory");
 /// # Ok::<(), mailweir::store::OpenError>(())
 /// ```
 ///
 /// # Errors
 /// [`OpenError`] names the key, the value and the way out.
-pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>, OpenError> {
+    let url = &*config.url;
     let refused = |reason| OpenError::Url { url: without_credentials(url), reason };
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("it has no scheme"))?;
     match scheme {
-        "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new())),
+        "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::from(&config.memory))),
         "memory" => Err(refused("nothing follows the colon of \"memory:\"")),
         "sqlite" if rest.is_empty() => Err(refused("the path of the file is missing")),
         // What other programs write for "in memory", and for a path in a URL: taken as paths they would be files of
         // surprising names.
         "sqlite" if rest == ":memory:" => Err(refused("a store in memory is \"memory:\"")),
         "sqlite" if rest.starts_with("//") => Err(refused("the path follows the colon, without //")),
-        "sqlite" => sqlite(url, rest),
-        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(url),
+        "sqlite" => sqlite(config, rest),
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(config),
         _ => Err(refused("no store has this scheme")),
     }
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(url: &str, path: &str) -> Result<Arc<dyn Store>, OpenError> {
-    match super::SqliteStore::open(path) {
+fn sqlite(config: &StoreConfig, path: &str) -> Result<Arc<dyn Store>, OpenError> {
+    match super::SqliteStore::open_with(path, (&config.sqlite).into()) {
         Ok(store) => Ok(Arc::new(store)),
-        Err(source) => Err(OpenError::Store { url: url.to_owned(), source }),
+        Err(source) => Err(OpenError::Store { url: config.url.clone(), source }),
     }
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn sqlite(url: &str, _: &str) -> Result<Arc<dyn Store>, OpenError> {
+fn sqlite(config: &StoreConfig, _: &str) -> Result<Arc<dyn Store>, OpenError> {
     let reason = "this build has no SQLite; build it with the feature sqlite";
-    Err(OpenError::Url { url: url.to_owned(), reason })
+    Err(OpenError::Url { url: config.url.clone(), reason })
 }
 
 #[cfg(feature = "redis")]
-fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+fn redis(config: &StoreConfig) -> Result<Arc<dyn Store>, OpenError> {
+    let url = &*config.url;
     if let Err(reason) = super::redis::check_url(url) {
         return Err(OpenError::Url { url: without_credentials(url), reason });
     }
-    match super::RedisStore::open(url) {
+    match super::RedisStore::open_with(url, (&config.redis).into()) {
         Ok(store) => Ok(Arc::new(store)),
         Err(source) => Err(OpenError::Store { url: without_credentials(url), source }),
     }
 }
 
 #[cfg(not(feature = "redis"))]
-fn redis(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+fn redis(config: &StoreConfig) -> Result<Arc<dyn Store>, OpenError> {
     let reason = "this build has no Redis; build it with the feature redis";
-    Err(OpenError::Url { url: without_credentials(url), reason })
+    Err(OpenError::Url { url: without_credentials(&config.url), reason })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+        super::open(&StoreConfig { url: url.to_owned(), ..StoreConfig::default() })
+    }
 
     #[test]
     fn memory_is_opened() {
@@ -138,6 +151,20 @@ mod tests {
         let error = open(&nowhere).expect_err("there is no such folder");
         assert!(error.to_string().contains(&nowhere), "{error}");
         assert!(error.source().is_some_and(|source| source.to_string().contains("outbox.db")), "{error:?}");
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn what_the_configuration_says_of_it_reaches_the_file() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let mut config =
+            StoreConfig { url: format!("sqlite:{}", folder.path().join("a.db").display()), ..StoreConfig::default() };
+        config.sqlite.attempts_for = std::time::Duration::from_secs(77);
+        let store = super::open(&config).expect("a new file");
+        assert_eq!(store.attempts_for(), config.sqlite.attempts_for);
+        config.sqlite.lock_wait = std::time::Duration::ZERO;
+        let error = super::open(&config).expect_err("it is open already, and nobody waits");
+        assert!(error.is_retryable(), "{error:?}");
     }
 
     #[cfg(not(feature = "sqlite"))]

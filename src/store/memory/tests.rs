@@ -185,3 +185,13 @@ fn depth(rows: &Slab<Row>, at: u32) -> usize {
     let [left, right] = rows.at(at).links;
     1 + depth(rows, left).max(depth(rows, right))
 }
+
+#[test]
+fn the_defaults_of_the_configuration_are_the_defaults() {
+    let bounds = |store: &MemoryStore| {
+        let rows = store.rows();
+        (rows.live_max, rows.final_max, rows.kept.max)
+    };
+    let configured = MemoryStore::from(&crate::config::MemoryStoreConfig::default());
+    assert_eq!(bounds(&configured), bounds(&MemoryStore::new()));
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
+use crate::config::RedisStoreConfig;
 
 /// Options of a Redis outbox.
 #[derive(Clone, Debug)]
@@ -141,8 +142,40 @@ impl RedisOptions {
     }
 }
 
+/// What `[store.redis]` says, by the system's clock.
+impl From<&RedisStoreConfig> for RedisOptions {
+    fn from(config: &RedisStoreConfig) -> Self {
+        Self {
+            prefix: config.prefix.clone(),
+            live_max: config.live_max,
+            ended_max: config.ended_max,
+            ended_for: config.ended_for,
+            attempts_for: config.attempts_for,
+            notes_max: config.notes_max,
+            response_timeout: config.response_timeout,
+            connection_timeout: config.connection_timeout,
+            retry_after: config.retry_after,
+            clock_refresh: config.clock_refresh,
+            clock_grain: config.clock_grain,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
 impl Default for RedisOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_configuration_are_the_defaults() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let configured = RedisOptions::from(&RedisStoreConfig::default()).clock(Arc::clone(&clock));
+        assert_eq!(format!("{configured:?}"), format!("{:?}", RedisOptions::new().clock(clock)));
     }
 }

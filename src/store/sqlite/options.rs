@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::config::SqliteStoreConfig;
+
 /// What becomes of an email's bytes when its operation has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -131,8 +133,52 @@ impl SqliteOptions {
     }
 }
 
+/// What `[store.sqlite]` says.
+impl From<&SqliteStoreConfig> for SqliteOptions {
+    fn from(config: &SqliteStoreConfig) -> Self {
+        let span = config.payloads_for;
+        let payloads = if span.is_zero() {
+            PayloadRetention::Remove
+        } else {
+            PayloadRetention::Keep { span, count_max: config.payloads_max }
+        };
+        Self {
+            live_max: config.live_max,
+            ended_max: config.ended_max,
+            ended_for: config.ended_for,
+            attempts_for: config.attempts_for,
+            notes_max: config.notes_max,
+            payloads,
+            file_bytes_max: config.file_bytes_max,
+            lock_wait: config.lock_wait,
+            busy_wait: config.busy_wait,
+            ..Self::new()
+        }
+    }
+}
+
 impl Default for SqliteOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_configuration_are_the_defaults() {
+        let configured = SqliteOptions::from(&SqliteStoreConfig::default());
+        assert_eq!(format!("{configured:?}"), format!("{:?}", SqliteOptions::new()));
+    }
+
+    #[test]
+    fn payloads_are_kept_where_a_span_is_set() {
+        let hour = Duration::from_secs(3_600);
+        let mut config = SqliteStoreConfig::default();
+        (config.payloads_for, config.payloads_max) = (hour, 7);
+        let kept = SqliteOptions::from(&config).payloads;
+        assert_eq!(kept, PayloadRetention::Keep { span: hour, count_max: 7 });
     }
 }
