@@ -75,7 +75,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 1..=3 {
         let submission = Submission::new(MAILBOX, report(n)).lane(Lane::Foreground).operation_id(format!("report-{n}"));
         let ticket = handle.submit(submission).await?;
-        println!("{}: {:?}", ticket.operation_id().clone(), ticket.outcome().await?);
+        println!("{}: {:?}", ticket.operation_id(), ticket.outcome().await?);
     }
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
@@ -86,14 +86,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(folder);
     let ticket = handle.submit(Submission::new(MAILBOX, report(4)).operation_id("report-4")).await?;
     // Until its first attempt has failed nothing binds it.
-    let mut why = handle.explain(ticket.operation_id()).await?;
+    let mut why = handle.explain(&ticket.operation_id()).await?;
     for _ in 0..500 {
         if why.iter().any(|wait| wait.wall == Wall::Hold) {
             break;
         }
         // Between two looks: the condition ends the loop, and the bound if it never comes.
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        why = handle.explain(ticket.operation_id()).await?;
+        why = handle.explain(&ticket.operation_id()).await?;
     }
     for wait in why {
         println!("without the folder: {} waits for {} until a person resumes it", ticket.operation_id(), wait.wall);

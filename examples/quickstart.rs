@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A second click, a retry after a lost answer: the same id is the same operation, and nothing is sent twice.
     let again = handle.submit(submission).await?;
-    println!("submitted again as {}: {:?}", again.operation_id().clone(), again.outcome().await?);
+    println!("submitted again as {}: {:?}", again.operation_id(), again.outcome().await?);
 
     let record = handle.operation("code-for-ann-1").await?.ok_or("it was just sent")?;
     println!("in the store: {}, leaving from {}", record.state, record.mailbox);

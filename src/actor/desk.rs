@@ -18,6 +18,9 @@ use crate::store::{Keyed, OperationRecord, PermitNote, Slab};
 pub(crate) struct Desk {
     entries: Slab<Entry>,
     permits: KeyMap<Asked>,
+    /// What to send, from an operation's claim until its attempt has ended: before that and after it the store alone has
+    /// it. From the start where several processes share the store, and this one may go on without it.
+    emails: KeyMap<Email>,
     airborne: u64,
 }
 
@@ -27,9 +30,6 @@ pub(crate) struct Entry {
     key: OperationKey,
     /// Answers those who wait for the outcome, and knows the id.
     teller: Teller,
-    /// What to send, from its claim until its attempt has ended: before that and after it the store alone has it. From the
-    /// start where several processes share the store, and this one may go on without it.
-    pub(crate) email: Option<Email>,
     /// The attempt under way, or the last one.
     pub(crate) attempt: u32,
     pub(crate) lane: Lane,
@@ -137,7 +137,22 @@ impl Desk {
 
     pub(crate) fn remove(&mut self, key: OperationKey) -> Option<Entry> {
         self.permits.remove(&key);
+        self.take(key)
+    }
+
+    fn take(&mut self, key: OperationKey) -> Option<Entry> {
+        self.emails.remove(&key);
         self.entries.remove(key)
+    }
+
+    /// What to send of an operation, if it is here.
+    pub(crate) fn email(&self, key: OperationKey) -> Option<&Email> {
+        self.emails.get(&key)
+    }
+
+    /// Keeps what to send until its attempt has ended.
+    pub(crate) fn keep_email(&mut self, key: OperationKey, email: Email) {
+        self.emails.insert(key, email);
     }
 
     /// What the desk has of a permit.
@@ -156,13 +171,14 @@ impl Desk {
     pub(crate) fn shrink(&mut self) {
         self.entries.shrink();
         self.permits.shrink_to_fit();
+        self.emails.shrink_to_fit();
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(crate) fn id(&self, key: OperationKey) -> Option<&Arc<str>> {
+    pub(crate) fn id(&self, key: OperationKey) -> Option<Arc<str>> {
         self.entries.get(key).map(Entry::id)
     }
 
@@ -207,7 +223,8 @@ impl Desk {
         if entry.flight != Flight::Airborne {
             return None;
         }
-        (entry.flight, entry.email) = (Flight::Grounded, None);
+        entry.flight = Flight::Grounded;
+        self.emails.remove(&key);
         self.airborne = self.airborne.saturating_sub(1);
         Some(entry)
     }
@@ -216,7 +233,7 @@ impl Desk {
     /// land.
     pub(crate) fn surrender(&mut self) -> Vec<(Arc<str>, Listeners)> {
         let operations = self.entries.iter_mut().filter(|entry| entry.is_operation());
-        let waiting = operations.map(|entry| (Arc::clone(entry.id()), Listeners::One(entry.take_teller()))).collect();
+        let waiting = operations.map(|entry| (entry.id(), Listeners::One(entry.take_teller()))).collect();
         let grounded = self.entries.iter().filter(|entry| entry.flight != Flight::Airborne);
         let grounded: Vec<_> = grounded.map(|entry| entry.key).collect();
         grounded.into_iter().for_each(|key| drop(self.remove(key)));
@@ -249,7 +266,7 @@ impl Desk {
             entry.take_teller().send(Outcome::Unknown);
             return None;
         }
-        let entry = self.entries.remove(key)?;
+        let entry = self.take(key)?;
         if entry.flight == Flight::Airborne {
             // Whoever ended it did not wait for the attempt, and nobody will know it when it lands.
             self.airborne = self.airborne.saturating_sub(1);
@@ -275,7 +292,7 @@ impl Desk {
             return Vec::new();
         }
         let here = self.entries.iter().filter(|entry| entry.is_operation());
-        let mut here: Vec<_> = here.filter_map(|entry| Some((entry.key, *held.get(entry.id())?))).collect();
+        let mut here: Vec<_> = here.filter_map(|entry| Some((entry.key, *held.get(&entry.id())?))).collect();
         here.sort_unstable_by_key(|(key, _)| *key);
         here.into_iter().map(|(key, until)| Hold::new(HoldTarget::Operation(key), until)).collect()
     }
@@ -306,13 +323,13 @@ impl Entry {
         matches!(self.kind, OperationKind::Send)
     }
 
-    pub(crate) fn id(&self) -> &Arc<str> {
-        self.teller.id()
+    pub(crate) fn id(&self) -> Arc<str> {
+        self.teller.id().text()
     }
 
     /// Those who have waited so far; who asks from now on waits for what comes next.
     fn take_teller(&mut self) -> Teller {
-        let next = Teller::new(Arc::clone(self.id()));
+        let next = Teller::new(self.teller.id().clone());
         std::mem::replace(&mut self.teller, next)
     }
 
@@ -329,7 +346,7 @@ impl Entry {
     /// Its key is given when it comes to the desk.
     const fn new(teller: Teller, lane: Lane) -> Self {
         let (key, kind) = (OperationKey(0), OperationKind::Send);
-        Self { key, teller, email: None, attempt: 0, lane, kind, flight: Flight::Grounded, unknown_owed: false }
+        Self { key, teller, attempt: 0, lane, kind, flight: Flight::Grounded, unknown_owed: false }
     }
 
     /// The entry of an operation that the store knows and this desk does not.
@@ -343,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_thirty_two_bytes() {
-        assert_eq!(size_of::<Entry>(), 32);
+    fn an_entry_takes_twenty_four_bytes() {
+        assert_eq!(size_of::<Entry>(), 24);
     }
 }

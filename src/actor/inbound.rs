@@ -228,12 +228,12 @@ impl MailboxActor {
         let mut emails = emails.into_iter();
         for Claim { key, .. } in claims {
             let email = emails.next().flatten();
-            match (email, self.desk.get_mut(key)) {
-                (Some(email), Some(entry)) => {
-                    entry.email = Some(email);
+            match email.filter(|_| self.desk.get(key).is_some()) {
+                Some(email) => {
+                    self.desk.keep_email(key, email);
                     self.step(Input::Claimed { key });
                 }
-                _ => self.step(Input::ClaimFailed { key, transient: false }),
+                None => self.step(Input::ClaimFailed { key, transient: false }),
             }
         }
     }
@@ -279,12 +279,11 @@ impl MailboxActor {
         match inserted {
             Inserted::New => {
                 let (ticket, teller) = Ticket::open(handed.id);
-                let mut entry = Entry::stored(teller, operation.lane);
                 if self.world.fleet.is_some() && self.policy.fleet.cut_off(operation.lane) != CutOff::Pause {
                     // It is to go although the store may be out of reach when its turn comes.
-                    entry.email = Some(handed.submission.email);
+                    self.desk.keep_email(operation.key, handed.submission.email);
                 }
-                self.desk.insert(operation.key, entry);
+                self.desk.insert(operation.key, Entry::stored(teller, operation.lane));
                 handed.reply.send(Ok(ticket));
                 let repeats = self.admissions.stored(operation.key, operation.key, None);
                 self.answer_repeats(repeats, operation.key);

@@ -184,7 +184,7 @@ impl MailboxActor {
     #[cfg(feature = "test-util")]
     fn is_sabotaged(&mut self, about: Option<OperationKey>) -> bool {
         let id = about.and_then(|key| self.desk.id(key));
-        let poisoned = id.is_some() && id == self.poison.as_ref();
+        let poisoned = id.is_some() && id == self.poison;
         let sabotaged = self.sabotaged > 0;
         self.sabotaged = self.sabotaged.saturating_sub(1);
         poisoned || sabotaged

@@ -73,8 +73,8 @@ impl MailboxActor {
 
     fn send(&mut self, key: OperationKey, attempt: u32, deadline: Timestamp) {
         let Some(entry) = self.desk.take_off(key, attempt) else { return };
-        let Some(email) = entry.email.clone() else { return };
-        let describe = Describe { operation_id: Arc::clone(entry.id()), lane: entry.lane, number: attempt };
+        let describe = Describe { operation_id: entry.id(), lane: entry.lane, number: attempt };
+        let Some(email) = self.desk.email(key).cloned() else { return };
         let attempt = describe.attempt(&self.seat, email);
         let work = Work::Send { attempt, deadline };
         self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
@@ -82,8 +82,8 @@ impl MailboxActor {
 
     fn reconcile(&mut self, key: OperationKey) {
         let Some(entry) = self.desk.get(key) else { return };
-        let describe = Describe { operation_id: Arc::clone(entry.id()), lane: entry.lane, number: entry.attempt };
-        let attempt = entry.email.clone().map(|email| describe.attempt(&self.seat, email));
+        let describe = Describe { operation_id: entry.id(), lane: entry.lane, number: entry.attempt };
+        let attempt = self.desk.email(key).cloned().map(|email| describe.attempt(&self.seat, email));
         let work = Work::Reconcile { attempt, describe };
         self.jobs.push(Job { seat: Arc::clone(&self.seat), key, work });
     }
@@ -126,7 +126,7 @@ impl MailboxActor {
             Some(_) => {
                 self.admissions.concluded(key, &outcome);
                 if let (Some(fleet), Some(id)) = (&self.world.fleet, self.desk.id(key)) {
-                    let (fleet, id, outcome) = (Arc::clone(fleet), Arc::clone(id), outcome.clone());
+                    let (fleet, id, outcome) = (Arc::clone(fleet), id, outcome.clone());
                     self.journal.tell_when_written(News::Ended { fleet, id, outcome });
                 }
                 if let Some(waiting) = self.desk.resolve(key, &outcome) {
@@ -153,7 +153,7 @@ impl MailboxActor {
         };
         let engine = self.engine.as_ref();
         let oldest_age = lane.and_then(|lane| engine.and_then(|engine| engine.oldest_age(self.now, lane)));
-        let context = Context { mailbox: Some(self.seat.id()), operation_id, oldest_age };
+        let context = Context { mailbox: Some(self.seat.id()), operation_id: operation_id.as_ref(), oldest_age };
         self.world.reporter.emit(self.now, event, &context);
     }
 }

@@ -1,22 +1,26 @@
 //! One answer that some wait for: what a ticket holds, and who answers it.
 //!
 //! Every operation that waits has one, so it is small while nobody listens: the operation's id and one word, which
-//! tickets and desk share. Room for listeners is made when somebody listens. A oneshot channel per ticket takes 88
-//! bytes from the start, and the id a pointer more at either end.
+//! tickets and desk share. Room for listeners is made when somebody listens, or when nobody has and the answer comes. A
+//! oneshot channel per ticket takes 88 bytes from the start, and the id a pointer more at either end.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use once_cell::race::OnceBox;
+use triomphe::Arc as Shared;
+
 use super::ticket::TicketError;
 use crate::engine::mailbox::Outcome;
+use crate::store::PackedId;
 
 /// What the ends share.
 #[derive(Debug)]
 pub(super) struct Slip {
-    id: Arc<str>,
-    /// `None`: nobody has listened yet, and nothing was told.
-    talk: Mutex<Option<Box<Talk>>>,
+    id: PackedId,
+    /// Empty: nobody has listened yet, and nothing was told.
+    talk: OnceBox<Mutex<Talk>>,
 }
 
 #[derive(Debug)]
@@ -37,28 +41,26 @@ struct Waiting {
 }
 
 impl Slip {
-    pub(super) const fn id(&self) -> &Arc<str> {
-        &self.id
+    pub(super) fn id(&self) -> Arc<str> {
+        self.id.text()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Talk>>> {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> &Mutex<Talk> {
+        self.talk.get_or_init(|| Box::new(Mutex::new(Talk::Waiting(Waiting::default()))))
     }
 
     /// Puts an end to the waiting, unless there is one. Who waited is woken by the caller, without the lock.
     fn end(&self, end: Talk) -> Waiting {
-        let mut talk = self.lock();
-        match talk.as_deref_mut() {
-            None => *talk = Some(Box::new(end)),
-            Some(Talk::Told(_) | Talk::Gone) => {}
-            Some(waiting) => {
-                if let Talk::Waiting(waiting) = std::mem::replace(waiting, end) {
-                    return waiting;
-                }
-            }
-        }
-        Waiting::default()
+        let mut talk = lock(self.room());
+        let Talk::Waiting(waiting) = &mut *talk else { return Waiting::default() };
+        let waiting = std::mem::take(waiting);
+        *talk = end;
+        waiting
     }
+}
+
+fn lock(room: &Mutex<Talk>) -> MutexGuard<'_, Talk> {
+    room.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Waiting {
@@ -85,34 +87,32 @@ impl Waiting {
 
 /// Who answers. Dropped without an answer, it says that there will be none.
 #[derive(Debug)]
-pub(crate) struct Teller(Arc<Slip>);
+pub(crate) struct Teller(Shared<Slip>);
 
 impl Teller {
-    pub(super) fn new(id: Arc<str>) -> Self {
-        Self(Arc::new(Slip { id, talk: Mutex::new(None) }))
+    pub(super) fn new(id: impl Into<PackedId>) -> Self {
+        Self(Shared::new(Slip { id: id.into(), talk: OnceBox::new() }))
     }
 
-    pub(super) fn id(&self) -> &Arc<str> {
+    pub(super) fn id(&self) -> &PackedId {
         &self.0.id
     }
 
     /// One more end that will be answered.
-    pub(super) fn slip(&self) -> Arc<Slip> {
-        Arc::clone(&self.0)
+    pub(super) fn slip(&self) -> Shared<Slip> {
+        Shared::clone(&self.0)
     }
 
     /// Whether nobody waits any more.
     pub(crate) fn is_closed(&self) -> bool {
         // Ends are only made here, so there is none when there is no other.
-        Arc::strong_count(&self.0) == 1
-            && !matches!(self.0.lock().as_deref(), Some(Talk::Waiting(waiting)) if !waiting.tellers.is_empty())
+        let has_tellers = |talk: &Talk| matches!(talk, Talk::Waiting(waiting) if !waiting.tellers.is_empty());
+        self.0.is_unique() && !self.0.talk.get().is_some_and(|room| has_tellers(&lock(room)))
     }
 
     /// Answers whoever waits for `other` too.
     pub(super) fn add(&self, other: Self) {
-        let mut talk = self.0.lock();
-        let before = talk.get_or_insert_with(|| Box::new(Talk::Waiting(Waiting::default())));
-        if let Talk::Waiting(waiting) = &mut **before {
+        if let Talk::Waiting(waiting) = &mut *lock(self.0.room()) {
             waiting.tellers.push(other);
         }
     }
@@ -130,7 +130,7 @@ impl Teller {
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        if Arc::strong_count(&self.0) > 1 {
+        if !self.0.is_unique() {
             self.0.end(Talk::Gone).wake();
         }
     }
@@ -139,12 +139,12 @@ impl Drop for Teller {
 /// Waits for the answer.
 #[derive(Debug)]
 pub(super) struct Listening {
-    slip: Arc<Slip>,
+    slip: Shared<Slip>,
     waker: Option<Waker>,
 }
 
 impl Listening {
-    pub(super) const fn new(slip: Arc<Slip>) -> Self {
+    pub(super) const fn new(slip: Shared<Slip>) -> Self {
         Self { slip, waker: None }
     }
 }
@@ -154,11 +154,9 @@ impl Future for Listening {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let mut talk = this.slip.lock();
-        let talk = talk.get_or_insert_with(|| Box::new(Talk::Waiting(Waiting::default())));
-        match &mut **talk {
+        match &mut *lock(this.slip.room()) {
             Talk::Told(outcome) => Poll::Ready(Ok(outcome.clone())),
-            Talk::Gone => Poll::Ready(Err(TicketError::Interrupted { operation_id: Arc::clone(&this.slip.id) })),
+            Talk::Gone => Poll::Ready(Err(TicketError::Interrupted { operation_id: this.slip.id() })),
             Talk::Waiting(waiting) => {
                 if !this.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                     let waker = context.waker().clone();
@@ -176,7 +174,8 @@ impl Future for Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         if let Some(waker) = self.waker.take()
-            && let Some(Talk::Waiting(waiting)) = self.slip.lock().as_deref_mut()
+            && let Some(room) = self.slip.talk.get()
+            && let Talk::Waiting(waiting) = &mut *lock(room)
         {
             waiting.remove(&waker);
         }
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     fn teller() -> Teller {
-        Teller::new("operation".into())
+        Teller::new(Arc::<str>::from("operation"))
     }
 
     fn poll(listening: &mut Listening) -> Poll<Result<Outcome, TicketError>> {
@@ -239,7 +238,8 @@ mod tests {
         for _ in 0..3 {
             assert!(poll(&mut Listening::new(teller.slip())).is_pending());
         }
-        let Some(Talk::Waiting(waiting)) = teller.0.lock().take().map(|talk| *talk) else { panic!("nobody has told") };
+        let room = lock(teller.0.room());
+        let Talk::Waiting(waiting) = &*room else { panic!("nobody has told") };
         assert!(waiting.first.is_none() && waiting.more.is_empty());
     }
 

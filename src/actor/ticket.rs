@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
+use triomphe::Arc as Shared;
 
 use super::slip::{Listening, Slip, Teller};
 use crate::engine::mailbox::Outcome;
+use crate::store::PackedId;
 use crate::submission::SubmitError;
 
 /// A submitted operation. Dropping it detaches: the send goes on.
 #[derive(Debug)]
 #[must_use = "a ticket tells what became of the operation; drop it on purpose to detach"]
 pub struct Ticket {
-    slip: Arc<Slip>,
+    slip: Shared<Slip>,
 }
 
 /// Why a ticket has no answer.
@@ -30,7 +32,7 @@ pub enum TicketError {
 
 impl Ticket {
     /// A ticket and the end that answers it.
-    pub(crate) fn open(id: Arc<str>) -> (Self, Teller) {
+    pub(crate) fn open(id: impl Into<PackedId>) -> (Self, Teller) {
         let teller = Teller::new(id);
         (Self::of(&teller), teller)
     }
@@ -42,7 +44,7 @@ impl Ticket {
 
     /// The operation's id: the one given, or the one minted for it.
     #[must_use]
-    pub fn operation_id(&self) -> &Arc<str> {
+    pub fn operation_id(&self) -> Arc<str> {
         self.slip.id()
     }
 

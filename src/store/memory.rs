@@ -30,7 +30,8 @@ use super::kept::Kept;
 use super::note::NoteChange;
 use super::rules::{ClaimRule, RecordRule, impossible, is_over, taken_key};
 use super::{
-    AttemptRecord, Claim, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab, Store, StoreError,
+    AttemptRecord, Claim, IdView, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab, Store,
+    StoreError,
 };
 use crate::config::MemoryStoreConfig;
 use crate::email::Email;
@@ -187,7 +188,8 @@ impl Rows {
     }
 
     fn by_id(&self, id: &str) -> Option<&Row> {
-        let found = self.by_id.find(self.hash.hash_one(id), |slot| *self.rows.at(*slot).id == *id);
+        let id = IdView::of(id);
+        let found = self.by_id.find(self.hash.hash_one(id), |slot| self.rows.at(*slot).id.view() == id);
         found.map(|slot| self.rows.at(*slot))
     }
 
@@ -211,8 +213,8 @@ impl Rows {
         self.last_key = self.last_key.max(Some(new.key));
         let row = Row::new(new, &mut self.shelves);
         self.counts[slot(row.state)] += 1;
-        let (hash, at) = (self.hash.hash_one(&*row.id), self.rows.insert(row));
-        self.by_id.insert_unique(hash, at, |at| self.hash.hash_one(&*self.rows.at(*at).id));
+        let (hash, at) = (self.hash.hash_one(&row.id), self.rows.insert(row));
+        self.by_id.insert_unique(hash, at, |at| self.hash.hash_one(&self.rows.at(*at).id));
         self.shelves.put(&mut self.rows, at);
         Inserted::New
     }
@@ -270,7 +272,7 @@ impl Rows {
         let Some(at) = self.rows.find(key) else { return };
         let state = self.rows.at(at).state;
         self.shelves.take(&mut self.rows, at, state);
-        let hash = self.hash.hash_one(&*self.rows.at(at).id);
+        let hash = self.hash.hash_one(&self.rows.at(at).id);
         if let Ok(found) = self.by_id.find_entry(hash, |slot| *slot == at) {
             found.remove();
         }

@@ -15,6 +15,7 @@ mod kept;
 mod memory;
 mod note;
 mod outline;
+mod packed;
 mod query;
 #[cfg(feature = "redis")]
 mod redis;
@@ -40,6 +41,7 @@ pub use sqlite::{CommitPoint, CommitProbe, Fate};
 pub use sqlite::{PayloadRetention, SqliteOptions, SqliteStore};
 pub use url::{OpenError, open};
 
+pub(crate) use packed::{IdView, PackedId};
 pub(crate) use slab::{Keyed, Slab};
 
 use std::collections::BTreeMap;

@@ -295,7 +295,7 @@ impl Caller {
             Err(error) => return matches!(error, mailweir::SubmitError::Invalid { .. }) && new.deadline.is_some(),
         };
         // Under an admission key it may be the operation of an earlier click.
-        let id = Arc::clone(ticket.operation_id());
+        let id = ticket.operation_id();
         self.told.borrow_mut().taken_in.push(Arc::clone(&id));
         let (life, told) = (Arc::clone(&self.life), Rc::clone(&self.told));
         tokio::task::spawn_local(async move {

@@ -32,8 +32,8 @@ fn four_clicks_a_form_and_an_agent_within_one_cooldown_are_one_operation() {
         }
         tickets.push(desk.handle.submit(request("contact-form", Lane::Foreground)).await.expect("a ticket"));
         tickets.push(desk.handle.submit(request("agent", Lane::Background)).await.expect("a ticket"));
-        let id = tickets[0].operation_id().clone();
-        assert!(tickets.iter().all(|ticket| *ticket.operation_id() == id), "{tickets:?}");
+        let id = tickets[0].operation_id();
+        assert!(tickets.iter().all(|ticket| ticket.operation_id() == id), "{tickets:?}");
         let query = OperationQuery { limit: 10, ..OperationQuery::default() };
         let all = desk.handle.operations(query).await.expect("a store");
         assert_eq!((all.len(), all[0].state), (1, OperationState::Deferred));
@@ -54,15 +54,15 @@ fn a_click_after_the_cooldown_is_a_new_operation() {
     paused(|| async {
         let desk = Desk::new(unlimited(), model()).await;
         let first = desk.handle.submit(request("web", Lane::Foreground)).await.expect("a ticket");
-        let id = first.operation_id().clone();
+        let id = first.operation_id();
         assert!(matches!(first.outcome().await, Ok(Outcome::Accepted { .. })));
         desk.wait_until(Duration::from_secs(119)).await;
         let repeat = desk.handle.submit(request("web", Lane::Foreground)).await.expect("a ticket");
-        assert_eq!(*repeat.operation_id(), id);
+        assert_eq!(repeat.operation_id(), id);
         assert!(matches!(repeat.outcome().await, Ok(Outcome::Accepted { .. })), "told how the first one ended");
         desk.wait_until(Duration::from_secs(121)).await;
         let second = desk.handle.submit(request("web", Lane::Foreground)).await.expect("a ticket");
-        assert_ne!(*second.operation_id(), id);
+        assert_ne!(second.operation_id(), id);
         assert!(matches!(second.outcome().await, Ok(Outcome::Accepted { .. })));
         assert_eq!(desk.copies_and_requests(), (2, 2));
     });

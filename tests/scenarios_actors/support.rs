@@ -59,7 +59,7 @@ pub(crate) fn submission(mailbox: &str, id: &str, lane: Lane) -> Submission {
 
 /// Waits for a ticket that has to end accepted.
 pub(crate) async fn accepted(ticket: Ticket) {
-    let id = ticket.operation_id().clone();
+    let id = ticket.operation_id();
     let outcome = ticket.outcome().await.expect("an outcome");
     assert!(matches!(outcome, Outcome::Accepted { .. }), "{id}: {outcome:?}");
 }

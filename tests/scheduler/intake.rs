@@ -24,7 +24,7 @@ fn a_submission_is_stored_sent_and_its_ticket_tells() {
         let scheduler = start(unlimited(), transport.clone()).await;
         let handle = scheduler.handle();
         let ticket = handle.submit(foreground("reset-1")).await.expect("taken in");
-        assert_eq!(&**ticket.operation_id(), "reset-1");
+        assert_eq!(&*ticket.operation_id(), "reset-1");
         let outcome = ticket.outcome().await.expect("an outcome");
         assert!(matches!(outcome, Outcome::Accepted { attempts: 1, .. }), "{outcome:?}");
         let record = handle.operation("reset-1").await.expect("a store").expect("stored");
@@ -179,7 +179,7 @@ fn a_batch_is_answered_item_by_item_in_order_and_sent_in_order() {
             match answer {
                 Err(error) => assert_eq!((n, error.field()), (7, Some("operation_id"))),
                 Ok(ticket) => {
-                    assert_eq!(**ticket.operation_id(), format!("item-{n:04}"));
+                    assert_eq!(*ticket.operation_id(), format!("item-{n:04}"));
                     assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
                 }
             }

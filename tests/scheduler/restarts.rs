@@ -209,7 +209,7 @@ fn an_admission_key_answers_with_the_first_operation_after_a_kill_and_is_nowhere
         let handle = lives.begin(unlimited(), &transport).await;
         for _ in 0..3 {
             let again = handle.submit(press()).await.expect("taken in");
-            assert_eq!(**again.operation_id(), *id, "it came to an end before");
+            assert_eq!(*again.operation_id(), *id, "it came to an end before");
             assert!(matches!(again.outcome().await, Ok(Outcome::Accepted { .. })));
             assert_eq!(handle.submit(submission_of("live")).await.expect("taken in").operation_id().to_string(), live);
         }

@@ -31,7 +31,7 @@ fn shutdown_ends_what_is_in_flight_and_leaves_the_rest_in_the_store() {
         assert_eq!(late.into_submission(), Some(foreground("late")));
         let mut interrupted = 0;
         for ticket in tickets {
-            let id = ticket.operation_id().clone();
+            let id = ticket.operation_id();
             match ticket.outcome().await {
                 Ok(outcome) => assert!(matches!(outcome, Outcome::Accepted { .. })),
                 Err(error) => {

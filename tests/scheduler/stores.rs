@@ -209,19 +209,19 @@ fn a_repeat_under_an_admission_key_gets_the_first_ones_ticket() {
         // Three at once: two of them arrive while the first is being stored.
         let answers = handle.submit_many([press(), press(), press()]).await;
         let tickets: Vec<_> = answers.into_iter().map(|answer| answer.expect("taken in")).collect();
-        let id = tickets[0].operation_id().clone();
-        assert!(tickets.iter().all(|ticket| *ticket.operation_id() == id));
+        let id = tickets[0].operation_id();
+        assert!(tickets.iter().all(|ticket| ticket.operation_id() == id));
         for ticket in tickets {
             assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         }
         tokio::time::sleep(Duration::from_secs(50)).await;
         let late = handle.submit(press()).await.expect("a neutral answer");
-        assert_eq!(*late.operation_id(), id);
+        assert_eq!(late.operation_id(), id);
         assert!(matches!(late.outcome().await, Ok(Outcome::Accepted { .. })));
         assert_eq!(transport.count(), 1);
         tokio::time::sleep(Duration::from_secs(10)).await;
         let next = handle.submit(press()).await.expect("the cooldown is over");
-        assert_ne!(*next.operation_id(), id);
+        assert_ne!(next.operation_id(), id);
         assert!(matches!(next.outcome().await, Ok(Outcome::Accepted { .. })));
         assert_eq!(transport.count(), 2);
     });

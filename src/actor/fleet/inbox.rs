@@ -193,7 +193,7 @@ impl MailboxActor {
 
     /// Its row may say more than we know.
     fn read_row(&self, key: OperationKey) {
-        let Some(id) = self.desk.id(key).map(Arc::clone) else { return };
+        let Some(id) = self.desk.id(key) else { return };
         let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seat));
         self.world.host.spawn(async move {
             // What cannot be read now is found out with the next claim.

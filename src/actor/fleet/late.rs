@@ -40,7 +40,7 @@ impl MailboxActor {
             return false;
         }
         let key = claim.key;
-        if self.desk.get(key).is_some_and(|entry| entry.email.is_some()) {
+        if self.desk.email(key).is_some() {
             self.own.late.claims.push(claim);
             self.step(Input::Claimed { key });
         } else {

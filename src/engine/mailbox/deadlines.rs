@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
     use crate::engine::mailbox::entry::Entry;
-    use crate::engine::mailbox::names::NameId;
+    use crate::engine::mailbox::names::NamesId;
     use crate::engine::operation::{Operation, OperationKind};
     use crate::engine::{Cost, Lane};
 
@@ -208,7 +208,7 @@ mod tests {
             deadline: at,
             attempts: 0,
         };
-        Entry::new(&operation, NameId::NONE, NameId::NONE)
+        Entry::new(&operation, NamesId::NONE)
     }
 
     proptest! {

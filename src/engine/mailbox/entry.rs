@@ -1,11 +1,11 @@
-//! One operation inside the mailbox, and where it stands: 96 bytes, for a mailbox may have a million of them.
+//! One operation inside the mailbox, and where it stands: 88 bytes, for a mailbox may have a million of them.
 //!
 //! What every operation has lies packed in the entry; what only some have (an odd cost, a later start, attempts that
 //! failed) lies in a block of its own, made when it is first needed.
 
 use std::num::NonZeroU16;
 
-use super::names::NameId;
+use super::names::NamesId;
 use crate::engine::cost::Cost;
 use crate::engine::invariants::operation;
 use crate::engine::lane::Lane;
@@ -23,17 +23,15 @@ pub(super) struct Entry {
     pub(super) deadline: Timestamp,
     pub(super) step: Step,
     more: Option<Box<More>>,
-    pub(super) tenant: NameId,
-    pub(super) campaign: NameId,
+    pub(super) names: NamesId,
     /// Its place in the heap of deadlines; [`NIL`] when it has none.
     pub(super) deadline_at: u32,
     /// Attempt rows written, 429s included.
     pub(super) rows: u32,
     /// Its cost, unless that is odd: one request, and these.
     bytes: u32,
-    recipients: u16,
-    external_recipients: u16,
-    quota_units: u16,
+    recipients: u8,
+    external_recipients: u8,
     status: Option<NonZeroU16>,
     pub(super) lane: Lane,
     pub(super) kind: OperationKind,
@@ -146,8 +144,8 @@ impl Step {
 }
 
 impl Entry {
-    /// An operation that stands nowhere yet; its names are the table's.
-    pub(super) fn new(operation: &Operation, tenant: NameId, campaign: NameId) -> Self {
+    /// An operation that stands nowhere yet; its `names` are the table's.
+    pub(super) fn new(operation: &Operation, names: NamesId) -> Self {
         let delayed = operation.not_before > operation.submitted_at;
         let mut entry = Self {
             key: operation.key,
@@ -156,14 +154,12 @@ impl Entry {
             deadline: operation.deadline,
             step: Step::Delayed { due_at: Timestamp::NEVER },
             more: None,
-            tenant,
-            campaign,
+            names,
             deadline_at: NIL,
             rows: 0,
             bytes: 0,
             recipients: 0,
             external_recipients: 0,
-            quota_units: 0,
             status: None,
             lane: operation.lane,
             kind: operation.kind,
@@ -184,17 +180,16 @@ impl Entry {
 
     /// Keeps `cost` in the entry, if it fits.
     fn pack(&mut self, cost: &Cost) -> bool {
-        let (Ok(bytes), Ok(recipients), Ok(external), Ok(quota), 1) = (
+        let (Ok(bytes), Ok(recipients), Ok(external), 0, 1) = (
             u32::try_from(cost.bytes),
-            u16::try_from(cost.recipients),
-            u16::try_from(cost.external_recipients),
-            u16::try_from(cost.quota_units),
+            u8::try_from(cost.recipients),
+            u8::try_from(cost.external_recipients),
+            cost.quota_units,
             cost.requests,
         ) else {
             return false;
         };
-        (self.bytes, self.recipients, self.external_recipients, self.quota_units) =
-            (bytes, recipients, external, quota);
+        (self.bytes, self.recipients, self.external_recipients) = (bytes, recipients, external);
         true
     }
 
@@ -206,7 +201,7 @@ impl Entry {
             requests: 1,
             recipients: u32::from(self.recipients),
             external_recipients: u32::from(self.external_recipients),
-            quota_units: u32::from(self.quota_units),
+            quota_units: 0,
             bytes: u64::from(self.bytes),
         }
     }
@@ -294,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_ninety_six_bytes() {
-        assert_eq!(size_of::<Entry>(), 96);
+    fn an_entry_takes_eighty_eight_bytes() {
+        assert_eq!(size_of::<Entry>(), 88);
     }
 }

@@ -1,26 +1,29 @@
-//! Tenants' and campaigns' names, each kept once.
+//! Tenants' and campaigns' names: each pair that operations have is kept once.
 //!
-//! A name that nobody uses any more is kept for a while, since the next operation is likely to bring it again.
+//! A pair that nobody uses any more is kept for a while, since the next operation is likely to bring it again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::lanes::NIL;
 
-/// Unused names that are worth keeping.
+/// Unused pairs that are worth keeping.
 const UNUSED_MAX: u32 = 16;
 
-/// A name's number, or that there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NameId(u32);
+/// A tenant and a campaign, of which either may be missing.
+type Pair = [Option<Arc<str>>; 2];
 
-impl NameId {
+/// A pair's number, or that both are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NamesId(u32);
+
+impl NamesId {
     pub(super) const NONE: Self = Self(NIL);
 }
 
 #[derive(Clone, Debug)]
 struct Named {
-    name: Option<Arc<str>>,
+    pair: Pair,
     uses: u32,
 }
 
@@ -28,31 +31,38 @@ struct Named {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     names: Vec<Named>,
-    by_name: BTreeMap<Arc<str>, u32>,
+    by_pair: BTreeMap<Pair, u32>,
     free: Vec<u32>,
     unused: u32,
 }
 
 impl Names {
-    /// The number of `name`, used once more.
-    pub(super) fn enter(&mut self, name: Option<&Arc<str>>) -> NameId {
-        let Some(name) = name else { return NameId::NONE };
-        let at = match self.by_name.get(name) {
+    /// The number of a tenant and a campaign, used once more.
+    pub(super) fn enter(&mut self, pair: [Option<&Arc<str>>; 2]) -> NamesId {
+        if pair == [None; 2] {
+            return NamesId::NONE;
+        }
+        let pair = pair.map(Option::<&Arc<str>>::cloned);
+        let at = match self.by_pair.get(&pair) {
             Some(at) => *at,
-            None => self.add(name),
+            None => self.add(pair),
         };
         let named = &mut self.names[at as usize];
         self.unused -= u32::from(named.uses == 0);
         named.uses += 1;
-        NameId(at)
+        NamesId(at)
     }
 
-    pub(super) fn get(&self, id: NameId) -> Option<&Arc<str>> {
-        self.names.get(id.0 as usize)?.name.as_ref()
+    pub(super) fn tenant(&self, id: NamesId) -> Option<&Arc<str>> {
+        self.names.get(id.0 as usize)?.pair[0].as_ref()
+    }
+
+    pub(super) fn campaign(&self, id: NamesId) -> Option<&Arc<str>> {
+        self.names.get(id.0 as usize)?.pair[1].as_ref()
     }
 
     /// `id` is used once less.
-    pub(super) fn leave(&mut self, id: NameId) {
+    pub(super) fn leave(&mut self, id: NamesId) {
         let Some(named) = self.names.get_mut(id.0 as usize) else { return };
         named.uses -= 1;
         if named.uses == 0 {
@@ -63,8 +73,8 @@ impl Names {
         }
     }
 
-    fn add(&mut self, name: &Arc<str>) -> u32 {
-        let named = Named { name: Some(Arc::clone(name)), uses: 0 };
+    fn add(&mut self, pair: Pair) -> u32 {
+        let named = Named { pair: pair.clone(), uses: 0 };
         let at = match self.free.pop() {
             Some(at) => {
                 self.names[at as usize] = named;
@@ -72,20 +82,20 @@ impl Names {
             }
             None => {
                 self.names.push(named);
-                (self.names.len() - 1) as u32 // at most two names an operation, and those are counted in a u32
+                (self.names.len() - 1) as u32 // at most one an operation, and those are counted in a u32
             }
         };
         self.unused += 1;
-        self.by_name.insert(Arc::clone(name), at);
+        self.by_pair.insert(pair, at);
         at
     }
 
     fn forget_unused(&mut self) {
         let (names, free) = (&mut self.names, &mut self.free);
-        self.by_name.retain(|_, at| {
+        self.by_pair.retain(|_, at| {
             let named = &mut names[*at as usize];
             if named.uses == 0 {
-                named.name = None;
+                named.pair = [const { None }; 2];
                 free.push(*at);
             }
             named.uses > 0
@@ -99,20 +109,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_number_while_it_is_used_and_unused_ones_do_not_pile_up() {
+    fn a_pair_has_one_number_while_it_is_used_and_unused_ones_do_not_pile_up() {
         let mut names = Names::default();
         let name = |n: u32| Arc::<str>::from(format!("tenant-{n}"));
-        let first = names.enter(Some(&name(0)));
-        assert_eq!(names.enter(Some(&name(0))), first);
+        let first = names.enter([Some(&name(0)), None]);
+        assert_eq!(names.enter([Some(&name(0)), None]), first);
+        assert_ne!(names.enter([None, Some(&name(0))]), first);
         names.leave(first);
         for n in 1..1_000 {
-            let id = names.enter(Some(&name(n)));
-            assert_eq!(names.get(id), Some(&name(n)));
+            let id = names.enter([Some(&name(0)), Some(&name(n))]);
+            assert_eq!((names.tenant(id), names.campaign(id)), (Some(&name(0)), Some(&name(n))));
             assert_ne!(id, first);
             names.leave(id);
         }
-        assert_eq!(names.get(first), Some(&name(0)));
-        assert!(names.names.len() <= 20 && names.by_name.len() <= 20);
-        assert_eq!((names.enter(None), names.get(NameId::NONE)), (NameId::NONE, None));
+        assert_eq!((names.tenant(first), names.campaign(first)), (Some(&name(0)), None));
+        assert!(names.names.len() <= 20 && names.by_pair.len() <= 20);
+        assert_eq!((names.enter([None; 2]), names.tenant(NamesId::NONE)), (NamesId::NONE, None));
     }
 }

@@ -64,9 +64,8 @@ impl Table {
     /// Takes an operation in; it stands nowhere yet.
     pub(super) fn insert(&mut self, operation: &Operation) {
         let here = self.here.get_or_insert_with(|| Box::new(Here::new()));
-        let tenant = here.names.enter(operation.tenant.as_ref());
-        let campaign = here.names.enter(operation.campaign.as_ref());
-        let slot = here.slab.insert(Entry::new(operation, tenant, campaign));
+        let names = here.names.enter([operation.tenant.as_ref(), operation.campaign.as_ref()]);
+        let slot = here.slab.insert(Entry::new(operation, names));
         if operation.deadline != Timestamp::NEVER {
             here.deadlines.insert(&mut here.slab, slot);
         }
@@ -76,11 +75,10 @@ impl Table {
     /// Takes in a copy of an operation of another table, standing nowhere yet.
     pub(super) fn insert_copy(&mut self, of: &Self, entry: &Entry) {
         let here = self.here.get_or_insert_with(|| Box::new(Here::new()));
-        let tenant = here.names.enter(of.tenant(entry));
-        let campaign = here.names.enter(of.campaign(entry));
+        let names = here.names.enter([of.tenant(entry), of.campaign(entry)]);
         here.live[entry.lane.index()] += 1;
         let mut copy = entry.clone();
-        (copy.tenant, copy.campaign, copy.deadline_at) = (tenant, campaign, NIL);
+        (copy.names, copy.deadline_at) = (names, NIL);
         let slot = here.slab.insert(copy);
         if entry.deadline != Timestamp::NEVER {
             here.deadlines.insert(&mut here.slab, slot);
@@ -112,11 +110,11 @@ impl Table {
     }
 
     pub(super) fn tenant(&self, entry: &Entry) -> Option<&Arc<str>> {
-        self.here.as_deref()?.names.get(entry.tenant)
+        self.here.as_deref()?.names.tenant(entry.names)
     }
 
     pub(super) fn campaign(&self, entry: &Entry) -> Option<&Arc<str>> {
-        self.here.as_deref()?.names.get(entry.campaign)
+        self.here.as_deref()?.names.campaign(entry.names)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -132,8 +130,7 @@ impl Table {
         let entry = here.slab.get(slot);
         let live = &mut here.live[entry.lane.index()];
         *live = live.saturating_sub(1);
-        here.names.leave(entry.tenant);
-        here.names.leave(entry.campaign);
+        here.names.leave(entry.names);
         here.slab.remove(slot);
     }
 
@@ -314,14 +311,14 @@ impl Here {
         let entry = self.slab.get(slot);
         debug_assert!(entry.step.due_at().is_none(), "it is in the due table");
         debug_assert!(!matches!(entry.step, Step::Queued(_)), "it waits already");
-        let (lane, tenant, cost) = (entry.lane.index(), entry.tenant, entry.cost());
+        let (lane, names, cost) = (entry.lane.index(), entry.names, entry.cost());
         self.queued_cost[lane].add(&cost);
         if self.lanes[lane].len() == 0 {
             self.same_cost[lane] = Some(cost);
         } else if self.same_cost[lane] != Some(cost) {
             self.same_cost[lane] = None; // until the lane is empty again
         }
-        how(&mut self.lanes[lane], &mut self.slab, slot, self.names.get(tenant), dominant);
+        how(&mut self.lanes[lane], &mut self.slab, slot, self.names.tenant(names), dominant);
     }
 
     fn leave_lane(&mut self, slot: u32, how: impl FnOnce(&mut Order, &mut Slab, u32)) {
