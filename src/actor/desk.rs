@@ -75,6 +75,10 @@ pub(crate) enum Listeners {
 pub(crate) struct Several(Vec<Teller>);
 
 impl Listeners {
+    pub(super) const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// Adds one, in place of those that have gone.
     pub(super) fn add(&mut self, listener: Teller) {
         *self = match std::mem::take(self) {
@@ -215,6 +219,19 @@ impl Desk {
     /// The number of the attempt under way, or of the last one.
     pub(crate) fn last_attempt(&self, key: OperationKey) -> Option<u32> {
         self.entries.get(key).map(|entry| entry.attempt)
+    }
+
+    /// Whether `attempt` of an operation is with the transport.
+    pub(crate) fn is_out(&self, key: OperationKey, attempt: u32) -> bool {
+        let entry = self.entries.get(key).filter(|entry| entry.is_operation());
+        entry.is_some_and(|entry| (entry.attempt, entry.flight) == (attempt, Flight::Airborne))
+    }
+
+    /// Tells those who wait for an operation, which stays at the desk.
+    pub(crate) fn tell(&mut self, key: OperationKey, outcome: &Outcome) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.is_operation()) {
+            entry.take_teller().send(outcome.clone());
+        }
     }
 
     /// Ends the flight of `attempt`, if it is the one under way, and says whose it was.

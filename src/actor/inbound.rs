@@ -26,6 +26,7 @@ impl MailboxActor {
         }
         if self.engine.is_none() && reply.needs_engine() {
             // Never more than attempts under way: they are heard when there is an engine again.
+            self.overhear(&reply);
             return self.postponed.push(reply);
         }
         match reply {
@@ -104,7 +105,7 @@ impl MailboxActor {
         self.desk.remove(key);
     }
 
-    fn count_drained(&mut self, verdict: &Verdict) {
+    pub(super) fn count_drained(&mut self, verdict: &Verdict) {
         if let Some(drain) = &mut self.drain {
             match verdict {
                 Verdict::Accepted => drain.so_far.accepted += 1,

@@ -14,30 +14,22 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture, try_join_all};
-use tokio::sync::oneshot;
 
 use super::callers::{CallerCharge, Fate};
-use super::desk::Listeners;
 use super::entrance::Handed;
-use super::fleet::Membership;
 use super::lookup::{Lookup, Lookups};
+use super::news::{Bulletin, News, PATIENCE};
 use super::orders::PersonOrder;
-use super::question::OrderAnswer;
 use super::room::{begins_permit, insert, keep};
 use super::slip::Teller;
 use super::unfit::Unfit;
 use crate::email::Email;
-use crate::engine::mailbox::{Outcome, Record, Refusal};
+use crate::engine::mailbox::Record;
 use crate::engine::{Lane, Operation, OperationKey, OperationState, Timestamp};
-use crate::store::fleet::OrderBody;
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, Store, StoreError};
-
-/// Pause before records are written again.
-const RECORD_RETRY: Duration = Duration::from_secs(1);
 
 /// A submission that waits for its insert.
 #[derive(Debug)]
@@ -45,30 +37,6 @@ pub(crate) struct Newcomer {
     pub(crate) handed: Box<Handed>,
     pub(crate) operation: Operation,
     pub(crate) charge: CallerCharge,
-}
-
-/// Something to be told when what it speaks of is written.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// How an operation ended.
-    Outcome(Listeners, Outcome),
-    /// How it ended, for other processes.
-    Ended { fleet: Arc<Membership>, id: Arc<str>, outcome: Outcome },
-    /// How an attempt ended, for the mailbox's new owner.
-    Landed { fleet: Arc<Membership>, mailbox: Arc<str>, body: OrderBody },
-    /// What an order did.
-    Ordered(oneshot::Sender<Result<OrderAnswer, Refusal>>, OrderAnswer),
-}
-
-impl News {
-    fn tell(self) {
-        match self {
-            Self::Outcome(mut waiting, outcome) => waiting.tell(&outcome),
-            Self::Ended { fleet, id, outcome } => fleet.ended(id, &outcome),
-            Self::Landed { fleet, mailbox, body } => fleet.hand_on(mailbox, body),
-            Self::Ordered(answer, done) => drop(answer.send(Ok(done))),
-        }
-    }
 }
 
 /// What one call wrote, or failed to.
@@ -117,9 +85,7 @@ pub(crate) struct Journal {
     /// Notes that were not written. They go before newer ones.
     failed_notes: Vec<NoteChange>,
     /// To be told when what was recorded before it is written.
-    news: Vec<News>,
-    /// How many of them the call under way, or the last one that failed, speaks for.
-    spoken_for: usize,
+    bulletin: Bulletin,
     /// Records that were not written. They go first.
     failed: Option<Arc<[Record]>>,
     /// After a failure: when the store is called again.
@@ -152,12 +118,22 @@ impl Journal {
 
     /// Tells it when the records of this turn are written.
     pub(crate) fn tell_when_written(&mut self, news: News) {
-        self.news.push(news);
+        self.bulletin.put(news);
     }
 
     /// What the last call recorded is written.
     pub(crate) fn tell(&mut self) {
-        self.news.drain(..std::mem::take(&mut self.spoken_for)).for_each(News::tell);
+        self.bulletin.tell();
+    }
+
+    /// Tells whoever waits for the end of an operation whose deadline has passed, written or not.
+    pub(crate) fn tell_overdue(&mut self, now: Timestamp) {
+        self.bulletin.tell_overdue(now);
+    }
+
+    /// When somebody is to be told although nothing was written.
+    pub(crate) const fn tell_by(&self) -> Option<Timestamp> {
+        self.bulletin.tell_by()
     }
 
     pub(crate) fn claim(&mut self, claim: Claim) {
@@ -200,7 +176,7 @@ impl Journal {
         self.failed_notes.shrink_to_fit();
         self.claims.shrink_to_fit();
         self.inserts.shrink_to_fit();
-        self.news.shrink_to_fit();
+        self.bulletin.shrink();
     }
 
     /// Whether a call is under way.
@@ -229,7 +205,7 @@ impl Journal {
     /// Writes what has gathered, if no call is under way. After a failure everything waits for its instant, so that a
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
-        let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty() && self.news.is_empty();
+        let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty() && self.bulletin.is_empty();
         if self.busy || self.retry_at.is_some_and(|at| at > now) {
             return Flush::Nothing;
         }
@@ -238,7 +214,7 @@ impl Journal {
         if idle {
             return Flush::Nothing;
         }
-        self.spoken_for = self.news.len();
+        self.bulletin.speak();
         let (mut newcomers, inserts): (Vec<_>, Vec<_>) = self.inserts.drain(..).unzip();
         // From the call on it may be stored, whatever becomes of the call.
         newcomers.iter_mut().for_each(|newcomer: &mut Newcomer| newcomer.charge.set(Fate::Stored));
@@ -268,14 +244,14 @@ impl Journal {
 
     /// Keeps records that could not be written, and writes them again in a while.
     pub(crate) fn keep(&mut self, records: Arc<[Record]>, now: Timestamp) {
-        (self.failed, self.retry_at) = (Some(records), Some(now.after(RECORD_RETRY)));
+        (self.failed, self.retry_at) = (Some(records), Some(now.after(PATIENCE)));
     }
 
     /// Keeps notes that could not be written, and writes them again in a while. Not charges of permits that wait: whoever
     /// waits is told, and asks again.
     pub(crate) fn keep_notes(&mut self, notes: &[NoteChange], now: Timestamp) {
         self.failed_notes.extend(notes.iter().filter(|change| !begins_permit(change)).cloned());
-        self.retry_at.get_or_insert(now.after(RECORD_RETRY));
+        self.retry_at.get_or_insert(now.after(PATIENCE));
     }
 
     /// Keeps what the store will not take until a person mends it: nothing is called until then.
@@ -326,7 +302,7 @@ impl Journal {
 
     /// Has them read again in a while.
     pub(crate) fn look_up_later(&mut self, lookups: Lookups, now: Timestamp) {
-        self.retry_at.get_or_insert(now.after(RECORD_RETRY));
+        self.retry_at.get_or_insert(now.after(PATIENCE));
         for (id, Lookup { waiting, orders, doubt, unfit }) in lookups {
             let lookup = self.lookups.entry(id).or_default();
             lookup.waiting.extend(waiting);

@@ -28,10 +28,10 @@ use super::shared::SharedItem;
 use super::supervisor::Errand;
 use super::tidy::TIDY_AFTER;
 use super::timer::{Timed, Timer};
+use super::vigil::Watch;
 use super::world::World;
 use crate::engine::mailbox::{Effect, Input, Mailbox};
 use crate::engine::policy::MailboxPolicy;
-use crate::engine::shared;
 use crate::engine::{OperationKey, OperationState, Timestamp};
 
 /// What the actor can do.
@@ -75,6 +75,8 @@ pub(crate) struct MailboxActor {
     pub(super) reading: u64,
     /// What came for the engine while there was none.
     pub(super) postponed: Vec<Reply>,
+    /// Deadlines, while there is none.
+    pub(super) watch: Watch,
     /// Persons' orders that have not led to a record yet.
     pub(super) given: BTreeMap<OperationKey, Given>,
     /// Where the last record moved its operation.
@@ -90,7 +92,7 @@ pub(crate) struct MailboxActor {
     tidied: bool,
     origin: Option<Origin>,
     /// It leaves because it is told to, and the supervisor knows.
-    departed: bool,
+    pub(super) departed: bool,
     /// Engine steps that are to panic.
     #[cfg(feature = "test-util")]
     pub(super) sabotaged: u32,
@@ -129,6 +131,7 @@ impl MailboxActor {
             recover_at: None,
             reading: 0,
             postponed: Vec::new(),
+            watch: Watch::default(),
             given: BTreeMap::new(),
             moved: None,
             jobs: Vec::new(),
@@ -171,7 +174,7 @@ impl MailboxActor {
         }));
         if run.is_err() {
             // What the engine had decided before still holds; what it holds now cannot be trusted.
-            let culprit = self.engine.take().and_then(|engine| engine.at_work()).or(about);
+            let culprit = self.lose_engine().or(about);
             self.world.crashes.count(culprit);
         }
         for effect in effects.drain(..) {
@@ -219,7 +222,9 @@ impl MailboxActor {
         }
         self.turn = turn;
         self.wake_if_due();
+        self.keep_vigil();
         self.write();
+        self.journal.tell_overdue(self.now);
         self.mend();
         self.recover_if_due();
         self.write();
@@ -284,22 +289,6 @@ impl MailboxActor {
         self.idle_since = idle.then(|| self.idle_since.unwrap_or(self.now));
         self.idle_since
     }
-
-    /// Leaves, and gives the engine to the supervisor: its charges still count.
-    fn depart(&mut self, ctx: &mut Context<Self>) {
-        self.departed = true;
-        self.give_back();
-        if let Some(fleet) = &self.world.fleet {
-            fleet.has_left(self.seat.id());
-        }
-        self.world.directory.leave(&self.seat);
-        self.world.shared.push(SharedItem::Input(shared::Input::MailboxGone(self.seat.key())));
-        // Whoever shares the mailbox may have sent by the time it is asked for again.
-        let engine = self.engine.take().filter(|_| self.world.fleet.is_none());
-        let rested = engine.map(|engine| engine.rested(self.now));
-        self.world.supervisor.push(Errand::Departed { seat: Arc::clone(&self.seat), rested });
-        ctx.stop();
-    }
 }
 
 impl Timed for MailboxActor {
@@ -343,6 +332,8 @@ impl Timed for MailboxActor {
             self.journal.retry_at(),
             self.recover_at,
             self.own.late.retry_at(),
+            self.watch.next_at(),
+            self.journal.tell_by(),
         ]
         .into_iter()
         .flatten()

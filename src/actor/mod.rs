@@ -30,6 +30,7 @@ mod kept;
 mod lifted;
 mod lookup;
 mod mailbox;
+mod news;
 mod notes;
 mod orders;
 mod outlet;
@@ -50,6 +51,7 @@ mod ticket;
 mod tidy;
 mod timer;
 mod unfit;
+mod vigil;
 mod widen;
 mod world;
 

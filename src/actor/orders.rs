@@ -14,9 +14,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::desk::{Entry, Flight};
-use super::journal::News;
 use super::kept;
 use super::mailbox::MailboxActor;
+use super::news::News;
 use super::past;
 use super::question::OrderAnswer;
 use crate::engine::mailbox::{Input, Record, Refusal};

@@ -37,6 +37,7 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
         changed_at: record.changed_at,
         crashes: 0,
         requested: None,
+        accepted: None,
     }
 }
 

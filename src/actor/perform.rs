@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::desk::Flight;
 use super::entrance::PermitReply;
-use super::journal::News;
 use super::kept;
 use super::mailbox::MailboxActor;
+use super::news::{News, PATIENCE};
 use super::outlet::{Describe, Job, Work};
 use super::permit::{Permit, PermitError, TryAcquire};
 use super::shared::SharedItem;
@@ -47,7 +47,7 @@ impl MailboxActor {
             }
             Effect::Passing { target, through, left } => self.on_passing(target, through, left),
             Effect::Troubled { target, through, scope, reason } => self.on_troubled(target, through, scope, reason),
-            Effect::Outcome { key, outcome } => self.conclude(key, outcome),
+            Effect::Outcome { key, outcome, tell_by } => self.conclude(key, outcome, tell_by),
             Effect::Event(event) => self.tell(&event),
         }
     }
@@ -111,7 +111,7 @@ impl MailboxActor {
         }
     }
 
-    fn conclude(&mut self, key: OperationKey, outcome: Outcome) {
+    fn conclude(&mut self, key: OperationKey, outcome: Outcome, tell_by: Timestamp) {
         self.world.crashes.concluded(key, &outcome);
         match self.desk.get(key) {
             Some(entry) if !entry.is_operation() => {
@@ -130,7 +130,8 @@ impl MailboxActor {
                     self.journal.tell_when_written(News::Ended { fleet, id, outcome });
                 }
                 if let Some(waiting) = self.desk.resolve(key, &outcome) {
-                    self.journal.tell_when_written(News::Outcome(waiting, outcome));
+                    let tell_by = tell_by.max(self.now.after(PATIENCE));
+                    self.journal.tell_when_written(News::Outcome { waiting, outcome, tell_by });
                 }
             }
             None => {}

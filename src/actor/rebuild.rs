@@ -63,6 +63,7 @@ impl MailboxActor {
     }
 
     fn restore(&mut self, mut recovery: Recovery) {
+        let taken = self.take_acceptances(&recovery);
         // An answer on which the engine broke is lost, but the attempt has ended: it holds no connection any more.
         for attempt in &mut recovery.attempts {
             if self.desk.has_landed(attempt.key) {
@@ -79,6 +80,7 @@ impl MailboxActor {
         let restored = |record: &OperationRecord| RestoredOperation {
             crashes: crashes.of(record.key),
             requested: self.requested(record.key),
+            accepted: taken.get(&record.key).cloned(),
             ..past::restored(record)
         };
         let operations = recovery.operations.iter().map(restored).collect();
@@ -99,6 +101,9 @@ impl MailboxActor {
         }
         let now = self.now;
         self.guarded(None, |engine| engine.restore(now, operations, &attempts));
+        if self.engine.is_some() {
+            self.end_vigil();
+        }
         self.give_again();
     }
 
@@ -141,7 +146,7 @@ impl MailboxActor {
     /// The store will not work until a person mends it. What it did not take is kept for then, and nothing more comes
     /// of an engine whose word cannot be written.
     pub(super) fn hold_for_store(&mut self) {
-        self.engine = None;
+        self.lose_engine();
         self.without_engine();
         for newcomer in self.journal.drain_inserts() {
             self.turn_away(newcomer, TurnedAway::MailboxHeld);

@@ -153,6 +153,7 @@ impl World {
                     changed_at,
                     crashes: 0,
                     requested: None,
+                    accepted: None,
                 });
             }
         }

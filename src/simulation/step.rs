@@ -206,7 +206,7 @@ impl World {
                 self.on_record(&record);
             }
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
-            Effect::Outcome { key, outcome } => self.end(key, outcome),
+            Effect::Outcome { key, outcome, .. } => self.end(key, outcome),
             Effect::Event(event) => self.keep(event),
             Effect::Reconcile { key } if self.look_ups == LookUps::Answered => {
                 self.put(self.now.after(LOOK_UP_TAKES), Happening::LookedUp(key));

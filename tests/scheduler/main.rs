@@ -4,6 +4,7 @@
 
 mod apart;
 mod aside;
+mod away;
 mod callers;
 mod deaths;
 mod doors;

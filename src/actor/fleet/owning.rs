@@ -7,8 +7,9 @@ use super::Membership;
 use super::inbox::Mail;
 use super::late::LateClaims;
 use super::route::Route;
-use crate::actor::journal::{News, guard};
+use crate::actor::journal::guard;
 use crate::actor::mailbox::{MailboxActor, Mode};
+use crate::actor::news::News;
 use crate::actor::rebuild::RECOVER_RETRY;
 use crate::actor::reply::Reply;
 use crate::actor::world::World;
@@ -147,6 +148,7 @@ impl MailboxActor {
         let (Some(fleet), Some(lease)) = (self.world.fleet.clone(), self.own.lease.take()) else { return };
         fleet.let_go(&lease);
         self.engine = None;
+        self.end_vigil();
         self.without_engine();
         self.given.clear();
         self.own.take(&self.world, None);

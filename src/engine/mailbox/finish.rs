@@ -298,6 +298,7 @@ impl Mailbox {
             self.effects.push_back(Effect::Outcome {
                 key,
                 outcome: Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: false },
+                tell_by: now,
             });
             return;
         }

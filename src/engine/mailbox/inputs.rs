@@ -260,7 +260,8 @@ impl Mailbox {
         {
             record.provider_id.clone_from(provider_id);
         }
-        self.effects.push_back(Effect::Outcome { key, outcome });
+        let tell_by = self.table.get(key).map_or(now, |entry| entry.deadline);
+        self.effects.push_back(Effect::Outcome { key, outcome, tell_by });
         self.table.remove(key);
         if self.table.is_empty() {
             self.budget.shrink(now, Self::rules(&self.policy));

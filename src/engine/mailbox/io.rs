@@ -264,6 +264,8 @@ pub enum Effect {
         key: OperationKey,
         /// How it ended, or that nobody knows.
         outcome: Outcome,
+        /// Its deadline: whoever waits is told then, written or not.
+        tell_by: Timestamp,
     },
     /// Tell the world.
     Event(Event),
@@ -363,38 +365,4 @@ pub enum Refusal {
         /// The bound that was met.
         depth_max: u32,
     },
-}
-
-/// The facts of one mailbox, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MailboxFacts {
-    /// Which mailbox.
-    pub scope: Scope,
-    /// Waiting operations per lane, foreground first.
-    pub waiting: [u32; 2],
-    /// The age of the oldest per lane.
-    pub oldest: [Option<Duration>; 2],
-    /// Attempts in flight per lane.
-    pub in_flight: [u32; 2],
-    /// Most in flight now.
-    pub concurrency: Option<u32>,
-    /// One row per limit.
-    pub windows: Vec<WindowFacts>,
-    /// The breaker's word.
-    pub breaker: crate::engine::breaker::BreakerFacts,
-    /// What the next send waits for, if anything waits.
-    pub constraints: Vec<Constraint>,
-}
-
-/// The use of one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowFacts {
-    /// The declared limit.
-    pub limit: crate::engine::limit::Limit,
-    /// The amount in force: learned ceiling and foreign use taken off.
-    pub effective: u64,
-    /// Used, per lane, foreground first.
-    pub used: [u64; 2],
-    /// Kept back for foreground.
-    pub reserve: u64,
 }

@@ -13,6 +13,7 @@
 
 mod deadlines;
 mod entry;
+mod facts;
 mod finish;
 mod hold;
 mod inputs;
@@ -31,16 +32,19 @@ mod tenured;
 #[cfg(test)]
 mod tests;
 mod unknown;
+mod vigil;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+pub use facts::{MailboxFacts, WindowFacts};
 pub use hold::{Hold, HoldTarget, Pass};
-pub use io::{AskShared, Effect, Input, MailboxFacts, Outcome, Record, Refusal, WindowFacts};
+pub use io::{AskShared, Effect, Input, Outcome, Record, Refusal};
 pub use look::check_cost;
 pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;
+pub use vigil::Vigil;
 
 pub(in crate::engine) use hold::trouble;
 pub(in crate::engine) use snapshot::Stage;

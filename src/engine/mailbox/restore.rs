@@ -16,6 +16,7 @@ use crate::engine::operation::{
     KeyMap, Operation, OperationKey, OperationKind, OperationState, QuarantineCause, Requested, Transition,
 };
 use crate::engine::time::Timestamp;
+use crate::engine::verdict::Answer;
 
 /// A live operation as the outbox has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct RestoredOperation {
     pub crashes: u32,
     /// What a person asked for while its attempt was live.
     pub requested: Option<Requested>,
+    /// The answer of its attempt, where the provider took it and no engine was there to hear it.
+    pub accepted: Option<Answer>,
 }
 
 /// An attempt as the log has it.
@@ -123,6 +126,12 @@ impl Mailbox {
         if let Some(entry) = self.table.get_mut(key) {
             (entry.state, entry.rows) = (restored.state, restored.rows);
             entry.wish = restored.requested.map_or(Wish::Nothing, Wish::from);
+        }
+        if let Some(answer) = restored.accepted.filter(|_| restored.state == OperationState::Attempting) {
+            if let Some(entry) = self.table.get_mut(key) {
+                entry.set_status(answer.status);
+            }
+            return self.accepted(now, key, Transition::Accept, answer.provider_id);
         }
         if self.is_poison(restored.crashes) {
             return self.set_aside(now, key, QuarantineCause::Poison);

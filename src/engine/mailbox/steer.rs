@@ -142,7 +142,7 @@ impl Mailbox {
             self.give_back_shared(key);
         }
         self.table.remove(key);
-        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Cancelled });
+        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Cancelled, tell_by: self.now });
     }
 
     /// A final state that a person may lift is not held here: the shell reads it from the store and enqueues it

@@ -20,6 +20,7 @@ mod late;
 mod mended;
 mod tenure;
 mod unknown;
+mod vigil;
 mod waits;
 mod widening;
 
@@ -73,7 +74,7 @@ impl Rig {
             match effect {
                 Effect::Claim { key, .. } => self.mailbox.handle(self.now, Input::Claimed { key }),
                 Effect::Send { key, .. } | Effect::Grant { key } => self.sent.push(key),
-                Effect::Outcome { key, outcome } => self.outcomes.push((key, outcome)),
+                Effect::Outcome { key, outcome, .. } => self.outcomes.push((key, outcome)),
                 Effect::Record(record) => self.records.push((record.key, record.transition)),
                 Effect::Event(event) => self.events.push(event),
                 other => self.others.push(other),

@@ -43,7 +43,7 @@ impl Mailbox {
 
     /// The look-ups of an operation that has just become unknown begin.
     pub(super) fn doubt(&mut self, now: Timestamp, key: OperationKey) {
-        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown });
+        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown, tell_by: now });
         if let Some(more) = self.table.get_mut(key).and_then(|entry| entry.if_more_mut()) {
             more.asked_at = None;
         }

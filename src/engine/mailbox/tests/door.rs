@@ -93,6 +93,7 @@ fn an_attempt_that_was_live_in_an_earlier_life_is_unknown() {
         changed_at: T0,
         crashes: 0,
         requested: None,
+        accepted: None,
     };
     let operations = vec![
         restored(2, OperationState::Queued),

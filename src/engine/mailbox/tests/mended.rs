@@ -140,6 +140,7 @@ fn an_unknown_is_looked_up_after_a_downtime_before_it_is_given_up() {
             changed_at: T0,
             crashes: 0,
             requested: None,
+            accepted: None,
         };
         rig.now = at(minutes_down * 60);
         rig.mailbox.restore(rig.now, vec![restored], &[]);
@@ -200,6 +201,7 @@ fn tried(rig: &Rig, key: u64, attempts: u32, state: OperationState) -> RestoredO
         changed_at: rig.now,
         crashes: 0,
         requested: None,
+        accepted: None,
     }
 }
 

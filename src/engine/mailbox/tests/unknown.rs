@@ -280,8 +280,16 @@ fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
         let mut operation = rig.operation(1, Lane::Foreground);
         operation.attempts = attempts;
         let (state, changed_at) = (OperationState::Deferred, T0);
-        let restored =
-            RestoredOperation { operation, state, next_at: None, rows, changed_at, crashes: 0, requested: None };
+        let restored = RestoredOperation {
+            operation,
+            state,
+            next_at: None,
+            rows,
+            changed_at,
+            crashes: 0,
+            requested: None,
+            accepted: None,
+        };
         let (key, lane, cost) = (OperationKey(1), Lane::Foreground, Cost::ONE_REQUEST);
         let past = |(claimed, ended): &(u64, bool)| PastAttempt {
             key,

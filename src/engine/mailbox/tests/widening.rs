@@ -174,7 +174,16 @@ fn a_restored_mailbox_counts_those_that_still_wait_and_not_those_that_are_due_la
     rig.others.clear();
     let restored = |key: u64, state, not_before: Timestamp| {
         let operation = Operation { not_before, ..rig.operation(key, Lane::Background) };
-        RestoredOperation { operation, state, next_at: None, rows: 0, changed_at: T0, crashes: 0, requested: None }
+        RestoredOperation {
+            operation,
+            state,
+            next_at: None,
+            rows: 0,
+            changed_at: T0,
+            crashes: 0,
+            requested: None,
+            accepted: None,
+        }
     };
     let operations = vec![
         restored(1, OperationState::Queued, T0),
