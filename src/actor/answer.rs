@@ -6,8 +6,8 @@ use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
 use super::question::{Drained, Explained, Question};
-use crate::engine::Timestamp;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
+use crate::engine::{Timestamp, Verdict};
 
 impl MailboxActor {
     pub(super) fn on_question(&mut self, question: Question) {
@@ -43,7 +43,7 @@ impl MailboxActor {
                 }
             }
             Question::Drain { answer } => self.begin_drain(answer),
-            Question::Remaining { answer } => drop(answer.send(self.remaining())),
+            Question::Remaining { answer } => self.give_up_drain(answer),
             #[cfg(feature = "test-util")]
             Question::Panic { answer } => {
                 self.sabotaged += 1;
@@ -88,7 +88,8 @@ impl MailboxActor {
 
     /// Starts nothing more: what waits goes back, what is in flight ends.
     fn begin_drain(&mut self, answer: Sender<Drained>) {
-        let begin = || Drain { answers: Vec::new(), so_far: Drained::default(), unknown: Vec::new() };
+        let begin =
+            || Drain { answers: Vec::new(), last_words: Vec::new(), so_far: Drained::default(), unknown: Vec::new() };
         let drain = self.drain.get_or_insert_with(begin);
         drain.answers.push(answer);
         let (admits, questions) = self.seat.ingress().close();
@@ -118,7 +119,13 @@ impl MailboxActor {
 
     /// Ends the drain when nothing is in flight any more.
     pub(super) fn end_drain(&mut self) {
-        let settled = self.desk.airborne() == 0 && (self.journal.is_settled() || self.journal.is_failing());
+        let written = self.journal.is_settled() || self.journal.is_failing();
+        if let Some(drain) = self.drain.as_mut().filter(|_| written) {
+            for (answer, drained) in drain.last_words.drain(..) {
+                let _ = answer.send(drained);
+            }
+        }
+        let settled = self.desk.airborne() == 0 && written;
         let settled = settled && (self.own.late.is_empty() || self.own.lease.is_none());
         if self.drain.is_none() || !settled {
             return;
@@ -134,6 +141,21 @@ impl MailboxActor {
             for answer in drain.answers.drain(..) {
                 let _ = answer.send(drained);
             }
+        }
+    }
+
+    /// The drain has run out of time. What is still out may have been sent; that is written before the process ends, so that
+    /// the next one does not think that this one died of it.
+    fn give_up_drain(&mut self, answer: Sender<Drained>) {
+        let drained = self.remaining();
+        if self.engine.is_some() {
+            for (key, attempt) in self.desk.out() {
+                self.on_finished(key, attempt, Verdict::Unknown.into());
+            }
+        }
+        match &mut self.drain {
+            Some(drain) => drain.last_words.push((answer, drained)),
+            None => drop(answer.send(drained)),
         }
     }
 

@@ -1,70 +1,187 @@
-//! Which operations have crashed their worker, and how often: the engine that is dealing with one, or the transport.
+//! Which operations have crashed their worker, and how often.
 //!
-//! One list for the process, because neither an engine nor an actor outlives what is counted here. What is not promised:
-//! that a count outlives the process. An operation that crashes the process itself is unknown after each restart, and
-//! set aside or repeated as the policy for those says.
+//! A panic is caught, and it is known on which operation: the one that the engine was dealing with, or that the transport
+//! was sending. A process that dies tells nothing, so what was on its way then is suspected, all of it: whoever reads
+//! an attempt back that is still out has outlived it. One of them may have been the cause and the others its company, so
+//! suspects are sent one at a time, and one whose attempt comes to any end is cleared of the deaths.
+//!
+//! A count is a note in the store. No send writes one: what is suspected is written with the record that makes it unknown,
+//! which is before it can be sent again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::OperationKey;
 use crate::engine::mailbox::Outcome;
+use crate::engine::{OperationKey, Timestamp};
+use crate::store::CrashNote;
 
 /// Operations counted at once, at most; above it the oldest is forgotten.
-const COUNTED_MAX: usize = 1_024;
+const COUNTED_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct Crashes {
+    /// What was claimed before this was claimed by an earlier process.
+    born: Timestamp,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
-pub(crate) struct Crashes {
-    counts: Mutex<BTreeMap<OperationKey, u32>>,
+struct State {
+    counts: BTreeMap<OperationKey, CrashNote>,
+    /// The suspect that is on its way, and when that is over at the latest.
+    alone: Option<(OperationKey, Timestamp)>,
+}
+
+impl State {
+    fn count(&mut self, key: OperationKey) -> &mut CrashNote {
+        if self.counts.len() >= COUNTED_MAX && !self.counts.contains_key(&key) {
+            self.counts.pop_first();
+        }
+        self.counts.entry(key).or_default()
+    }
 }
 
 impl Crashes {
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<OperationKey, u32>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For a process that begins at `born`.
+    pub(crate) fn new(born: Timestamp) -> Self {
+        Self { born, state: Mutex::default() }
     }
 
-    /// Counts one crash, if anybody knows whose, and says how many that operation has now.
-    pub(crate) fn count(&self, culprit: Option<OperationKey>) -> u32 {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) const fn born(&self) -> Timestamp {
+        self.born
+    }
+
+    /// Counts one panic, if anybody knows whose, and says how many crashes that operation has now. Of its attempt that was
+    /// under way, if one was: that is not counted again should the process die of it.
+    pub(crate) fn count(&self, culprit: Option<OperationKey>, attempt: Option<u32>) -> u32 {
         let Some(key) = culprit else { return 0 };
-        let mut counts = self.counts();
-        if counts.len() >= COUNTED_MAX && !counts.contains_key(&key) {
-            counts.pop_first();
+        let mut state = self.state();
+        let count = state.count(key);
+        count.panics = count.panics.saturating_add(1);
+        count.attempt = attempt.unwrap_or(count.attempt);
+        count.crashes()
+    }
+
+    /// An earlier process died while `attempt` was under way. False where that has been counted.
+    pub(super) fn died(&self, key: OperationKey, attempt: u32) -> bool {
+        let mut state = self.state();
+        let count = state.count(key);
+        if count.attempt == attempt {
+            return false;
         }
-        let count = counts.entry(key).or_default();
-        *count = count.saturating_add(1);
-        *count
+        (count.deaths, count.attempt) = (count.deaths.saturating_add(1), attempt);
+        true
+    }
+
+    /// An attempt has come to an end: this process did not die of it. True where that clears the operation.
+    pub(super) fn survived(&self, key: OperationKey) -> bool {
+        self.state().counts.get_mut(&key).is_some_and(|count| std::mem::take(&mut count.deaths) > 0)
+    }
+
+    /// Takes in what an earlier process had counted. What this one knows is newer.
+    pub(super) fn restore(&self, key: OperationKey, kept: CrashNote) {
+        let mut state = self.state();
+        if !state.counts.contains_key(&key) {
+            *state.count(key) = kept;
+        }
     }
 
     pub(crate) fn of(&self, key: OperationKey) -> u32 {
-        self.counts().get(&key).copied().unwrap_or_default()
+        self.state().counts.get(&key).map_or(0, CrashNote::crashes)
     }
 
-    /// An operation has come to an end. One that was set aside may come back, and has crashed as often then.
-    pub(crate) fn concluded(&self, key: OperationKey, outcome: &Outcome) {
-        if !matches!(outcome, Outcome::Quarantined | Outcome::Unknown) {
-            self.counts().remove(&key);
+    /// What is to be kept of an operation.
+    pub(super) fn kept(&self, key: OperationKey) -> Option<CrashNote> {
+        self.state().counts.get(&key).copied().filter(|count| count.crashes() > 0)
+    }
+
+    /// Whether an operation may be on its way until `until` at the latest. Those that a process may have died of wait for
+    /// each other.
+    pub(super) fn may_go(&self, key: OperationKey, now: Timestamp, until: Timestamp) -> bool {
+        let mut state = self.state();
+        if state.counts.get(&key).is_none_or(|count| count.deaths == 0) {
+            return true;
         }
+        if state.alone.is_some_and(|(other, over_at)| other != key && over_at > now) {
+            return false;
+        }
+        state.alone = Some((key, until));
+        true
+    }
+
+    /// It is not on its way any more.
+    pub(super) fn landed(&self, key: OperationKey) {
+        self.state().alone.take_if(|(alone, _)| *alone == key);
+    }
+
+    /// An operation has come to an end. One that was set aside may come back, and has crashed as often then. True where
+    /// something was known of it.
+    pub(crate) fn concluded(&self, key: OperationKey, outcome: &Outcome) -> bool {
+        !matches!(outcome, Outcome::Quarantined | Outcome::Unknown) && self.state().counts.remove(&key).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const T0: Timestamp = Timestamp::EPOCH;
+
+    fn at(seconds: u64) -> Timestamp {
+        T0.after(Duration::from_secs(seconds))
+    }
 
     #[test]
     fn the_count_of_one_that_was_set_aside_stays_and_the_oldest_goes_above_the_bound() {
-        let crashes = Crashes::default();
-        assert_eq!(crashes.count(None), 0);
+        let crashes = Crashes::new(T0);
+        assert_eq!(crashes.count(None, None), 0);
         for number in 0..COUNTED_MAX as u64 {
-            assert_eq!(crashes.count(Some(OperationKey(number))), 1);
+            assert_eq!(crashes.count(Some(OperationKey(number)), None), 1);
         }
-        assert_eq!(crashes.count(Some(OperationKey(5))), 2);
-        crashes.concluded(OperationKey(5), &Outcome::Quarantined);
-        crashes.concluded(OperationKey(6), &Outcome::Cancelled);
+        assert_eq!(crashes.count(Some(OperationKey(5)), None), 2);
+        assert!(!crashes.concluded(OperationKey(5), &Outcome::Quarantined));
+        assert!(crashes.concluded(OperationKey(6), &Outcome::Cancelled));
         assert_eq!((crashes.of(OperationKey(5)), crashes.of(OperationKey(6))), (2, 0));
-        assert_eq!(crashes.count(Some(OperationKey(2_000))), 1);
-        assert_eq!((crashes.of(OperationKey(0)), crashes.counts().len()), (1, COUNTED_MAX));
-        assert_eq!(crashes.count(Some(OperationKey(2_001))), 1);
-        assert_eq!((crashes.of(OperationKey(0)), crashes.counts().len()), (0, COUNTED_MAX));
+        assert_eq!(crashes.count(Some(OperationKey(20_000)), None), 1);
+        assert_eq!((crashes.of(OperationKey(0)), crashes.state().counts.len()), (1, COUNTED_MAX));
+        assert_eq!(crashes.count(Some(OperationKey(20_001)), None), 1);
+        assert_eq!((crashes.of(OperationKey(0)), crashes.state().counts.len()), (0, COUNTED_MAX));
+    }
+
+    #[test]
+    fn a_death_counts_once_per_attempt_after_what_is_kept_and_not_after_its_panic() {
+        let (crashes, key) = (Crashes::new(T0), OperationKey(1));
+        crashes.restore(key, CrashNote { panics: 1, deaths: 1, attempt: 2 });
+        assert!(!crashes.died(key, 2), "it was counted before the last death");
+        assert!(crashes.died(key, 3));
+        crashes.restore(key, CrashNote::default());
+        assert_eq!((crashes.of(key), crashes.died(key, 3)), (3, false), "what was kept is old");
+        assert_eq!(crashes.count(Some(key), Some(4)), 4);
+        assert!(!crashes.died(key, 4), "a panic that ended the process is one crash");
+        assert!(crashes.survived(key) && !crashes.survived(key));
+        assert_eq!(crashes.kept(key), Some(CrashNote { panics: 2, deaths: 0, attempt: 4 }), "panics stay");
+        assert_eq!(crashes.kept(OperationKey(9)), None);
+    }
+
+    #[test]
+    fn suspects_go_one_at_a_time_and_nobody_waits_for_one_that_never_lands() {
+        let crashes = Crashes::new(T0);
+        let [one, two, innocent] = [1, 2, 3].map(OperationKey);
+        assert!(crashes.died(one, 1) && crashes.died(two, 1));
+        assert_eq!(crashes.count(Some(innocent), None), 1, "a panic says whose fault it is");
+        assert!(crashes.may_go(one, at(0), at(60)) && crashes.may_go(one, at(0), at(60)));
+        assert!(crashes.may_go(innocent, at(1), at(61)));
+        assert!(!crashes.may_go(two, at(59), at(119)));
+        crashes.landed(two);
+        assert!(!crashes.may_go(two, at(59), at(119)), "another one's landing is not its own");
+        assert!(crashes.may_go(two, at(60), at(120)), "over");
+        crashes.landed(two);
+        assert!(crashes.may_go(one, at(61), at(121)));
     }
 }

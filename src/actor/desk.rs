@@ -216,6 +216,12 @@ impl Desk {
         Some(Ticket::of(&entry.teller))
     }
 
+    /// The number of the attempt that is under way, or whose row is being written.
+    pub(crate) fn attempt_under_way(&self, key: OperationKey) -> Option<u32> {
+        let entry = self.entries.get(key).filter(|entry| entry.is_operation() && entry.flight != Flight::Grounded)?;
+        Some(entry.attempt)
+    }
+
     /// The number of the attempt under way, or of the last one.
     pub(crate) fn last_attempt(&self, key: OperationKey) -> Option<u32> {
         self.entries.get(key).map(|entry| entry.attempt)
@@ -225,6 +231,14 @@ impl Desk {
     pub(crate) fn is_out(&self, key: OperationKey, attempt: u32) -> bool {
         let entry = self.entries.get(key).filter(|entry| entry.is_operation());
         entry.is_some_and(|entry| (entry.attempt, entry.flight) == (attempt, Flight::Airborne))
+    }
+
+    /// Attempts of operations that are with the transport.
+    pub(crate) fn out(&self) -> Vec<(OperationKey, u32)> {
+        let out = self.entries.iter().filter(|entry| entry.is_operation() && entry.flight == Flight::Airborne);
+        let mut out: Vec<_> = out.map(|entry| (entry.key, entry.attempt)).collect();
+        out.sort_unstable();
+        out
     }
 
     /// Tells those who wait for an operation, which stays at the desk.

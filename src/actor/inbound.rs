@@ -41,6 +41,7 @@ impl MailboxActor {
             }
             Reply::Withdrawn { key } => self.step(Input::Cancel { key }),
             Reply::Resolved { key, accepted } => self.step(Input::Resolved { key, accepted }),
+            Reply::Alone { key } => self.step(Input::ClaimFailed { key, transient: true }),
             Reply::Look => {}
             Reply::Acquire => self.acquire(),
             Reply::Acquired { asked_at, answer } => self.on_acquired(asked_at, answer),
@@ -68,8 +69,9 @@ impl MailboxActor {
         }
     }
 
-    fn on_finished(&mut self, key: OperationKey, attempt: u32, answer: Answer) {
+    pub(super) fn on_finished(&mut self, key: OperationKey, attempt: u32, answer: Answer) {
         if self.lands(key, attempt, &answer.verdict) {
+            self.has_survived(key);
             self.step(Input::Finished { key, answer });
             self.desk.pay_unknown(key);
         }
@@ -78,7 +80,8 @@ impl MailboxActor {
     /// The transport panicked on it, so nobody knows what was sent.
     fn on_crashed(&mut self, key: OperationKey, attempt: u32) {
         if self.lands(key, attempt, &Verdict::Unknown) {
-            let crashes = self.world.crashes.count(Some(key));
+            let crashes = self.count_panic(Some(key));
+            self.world.crashes.landed(key);
             self.step(Input::Crashed { key, crashes });
             self.desk.pay_unknown(key);
         }
@@ -222,6 +225,7 @@ impl MailboxActor {
             }
             for claim in claims {
                 // Whatever the store's trouble is, the operation is still in it.
+                self.world.crashes.landed(claim.key);
                 self.step(Input::ClaimFailed { key: claim.key, transient: true });
             }
             return;

@@ -11,8 +11,8 @@ use super::holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::{
-    AdmissionNote, AttemptRecord, KeyHash, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote,
-    Recovery, RequestNote,
+    AdmissionNote, AttemptRecord, CrashNote, KeyHash, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
+    PermitNote, Recovery, RequestNote,
 };
 
 impl HoldFacts {
@@ -135,6 +135,9 @@ pub(crate) fn admissions(notes: &[Note]) -> impl Iterator<Item = Kept> {
 /// How long an order that waits for the end of an attempt is kept, if no end of it comes: a year.
 const REQUEST_FOR: Duration = Duration::from_secs(365 * 86_400);
 
+/// How long a count of crashes is kept, if its operation comes to no end: a year.
+const CRASH_FOR: Duration = REQUEST_FOR;
+
 /// The key of an order that waits for the end of an attempt.
 pub(crate) fn request_key(mailbox: &Arc<str>, key: OperationKey) -> NoteKey {
     NoteKey { kind: NoteKind::Request, mailbox: Some(Arc::clone(mailbox)), name: key.0.to_string().into() }
@@ -150,6 +153,25 @@ pub(crate) fn request(mailbox: &Arc<str>, key: OperationKey, request: RequestNot
 pub(crate) fn requests(notes: &[Note]) -> impl Iterator<Item = (OperationKey, &RequestNote)> {
     notes.iter().filter_map(|note| match &note.body {
         NoteBody::Request(request) => Some((OperationKey(note.key.name.parse().ok()?), &**request)),
+        _ => None,
+    })
+}
+
+/// The key of an operation's count of crashes.
+pub(crate) fn crash_key(mailbox: &Arc<str>, key: OperationKey) -> NoteKey {
+    NoteKey { kind: NoteKind::Crash, mailbox: Some(Arc::clone(mailbox)), name: key.0.to_string().into() }
+}
+
+/// How often an operation has crashed its worker.
+pub(crate) fn crash(mailbox: &Arc<str>, key: OperationKey, count: CrashNote, at: Timestamp) -> NoteChange {
+    let (key, until) = (crash_key(mailbox, key), at.after(CRASH_FOR));
+    NoteChange::Keep(Note { key, at, until, body: NoteBody::Crash(count) })
+}
+
+/// Such counts, with their operations.
+pub(crate) fn crashes(notes: &[Note]) -> impl Iterator<Item = (OperationKey, CrashNote)> {
+    notes.iter().filter_map(|note| match &note.body {
+        NoteBody::Crash(count) => Some((OperationKey(note.key.name.parse().ok()?), *count)),
         _ => None,
     })
 }

@@ -105,6 +105,8 @@ pub(crate) struct MailboxActor {
 #[derive(Debug)]
 pub(super) struct Drain {
     pub(super) answers: Vec<tokio::sync::oneshot::Sender<Drained>>,
+    /// The same after its time, and what they are told when it is written.
+    pub(super) last_words: Vec<(tokio::sync::oneshot::Sender<Drained>, Drained)>,
     pub(super) so_far: Drained,
     /// Operations whose last attempt ended unknown meanwhile: they stay at the desk, and are counted once.
     pub(super) unknown: Vec<OperationKey>,
@@ -175,7 +177,7 @@ impl MailboxActor {
         if run.is_err() {
             // What the engine had decided before still holds; what it holds now cannot be trusted.
             let culprit = self.lose_engine().or(about);
-            self.world.crashes.count(culprit);
+            self.count_panic(culprit);
         }
         for effect in effects.drain(..) {
             self.perform(effect);

@@ -47,6 +47,7 @@ mod settings;
 mod shared;
 mod slip;
 mod supervisor;
+mod suspects;
 mod ticket;
 mod tidy;
 mod timer;

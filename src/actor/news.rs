@@ -28,6 +28,8 @@ pub(crate) enum News {
     Ended { fleet: Arc<Membership>, id: Arc<str>, outcome: Outcome },
     /// How an attempt ended, for the mailbox's new owner.
     Landed { fleet: Arc<Membership>, mailbox: Arc<str>, body: OrderBody },
+    /// The process is to end.
+    Abort,
     /// What an order did.
     Ordered(oneshot::Sender<Result<OrderAnswer, Refusal>>, OrderAnswer),
 }
@@ -38,6 +40,7 @@ impl News {
             Self::Outcome { mut waiting, outcome, .. } => waiting.tell(&outcome),
             Self::Ended { fleet, id, outcome } => fleet.ended(id, &outcome),
             Self::Landed { fleet, mailbox, body } => fleet.hand_on(mailbox, body),
+            Self::Abort => std::process::abort(),
             Self::Ordered(answer, done) => drop(answer.send(Ok(done))),
         }
     }

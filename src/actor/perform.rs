@@ -61,6 +61,9 @@ impl MailboxActor {
         if self.is_permit(key) {
             return self.charge_permit(key);
         }
+        if !self.may_claim(key) {
+            return;
+        }
         if let Some(entry) = self.desk.get_mut(key) {
             entry.attempt = attempt;
             self.desk.set_flight(key, Flight::Claiming);
@@ -112,7 +115,9 @@ impl MailboxActor {
     }
 
     fn conclude(&mut self, key: OperationKey, outcome: Outcome, tell_by: Timestamp) {
-        self.world.crashes.concluded(key, &outcome);
+        if self.world.crashes.concluded(key, &outcome) {
+            self.keep_crashes(key);
+        }
         match self.desk.get(key) {
             Some(entry) if !entry.is_operation() => {
                 let Some(asked) = self.desk.remove_permit(key) else { return };

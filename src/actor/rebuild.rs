@@ -64,6 +64,7 @@ impl MailboxActor {
 
     fn restore(&mut self, mut recovery: Recovery) {
         let taken = self.take_acceptances(&recovery);
+        self.count_deaths(&recovery);
         // An answer on which the engine broke is lost, but the attempt has ended: it holds no connection any more.
         for attempt in &mut recovery.attempts {
             if self.desk.has_landed(attempt.key) {
@@ -136,7 +137,7 @@ impl MailboxActor {
             }
         }
         if actors.on_panic == OnPanic::Abort {
-            std::process::abort();
+            return self.abort();
         }
         if self.mode == Mode::Rebuilding {
             self.recover();

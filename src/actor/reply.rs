@@ -24,6 +24,8 @@ pub(crate) enum Reply {
     Withdrawn { key: OperationKey },
     /// What became of an unknown.
     Resolved { key: OperationKey, accepted: bool },
+    /// An operation that crashed its worker cannot be claimed while another such is on its way.
+    Alone { key: OperationKey },
     /// Look at what this process may do: something has changed.
     Look,
     /// Ask for the mailbox: it may be nobody's.

@@ -88,6 +88,7 @@ pub(crate) struct Parts<'a> {
 impl World {
     pub(crate) fn new(parts: Parts<'_>) -> Self {
         let Parts { fleet, clock, store, transport, host, settings, recovery } = parts;
+        let crashes = Crashes::new(clock.now());
         let last_key = recovery.last_key.max(kept::last_permit(&recovery.notes));
         let (holds, trips) = (Holds::default(), Trips::default());
         holds.seed(recovery.notes.iter().filter_map(HoldFacts::read));
@@ -103,7 +104,7 @@ impl World {
             host,
             settings: ArcSwap::from_pointee(settings),
             outlet: Outlet::default(),
-            crashes: Crashes::default(),
+            crashes,
             readings: Arc::new(Semaphore::new(READINGS_MAX)),
             holds,
             widened: Notify::new(),

@@ -28,7 +28,7 @@ pub struct ShutdownReport {
 
 impl Scheduler {
     /// Stops: takes nothing more in (what comes later is handed back), waits for what is in flight up to
-    /// `shutdown.drain_deadline`, and leaves the rest in the store: at most a second later it is over. With a [`MemoryStore`](crate::store::MemoryStore)
+    /// `shutdown.drain_deadline`, writes what is still out then as unknown, and leaves the rest in the store: at most a second later it is over. With a [`MemoryStore`](crate::store::MemoryStore)
     /// the rest ends with the process.
     ///
     /// # Cancel safety

@@ -28,8 +28,8 @@ mod url;
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
-    AdmissionNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
-    PermitNote, RequestNote, WideningNote,
+    AdmissionNote, CrashNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind,
+    OrderNote, PermitNote, RequestNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};

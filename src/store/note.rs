@@ -36,16 +36,27 @@ pub enum NoteKind {
     Lifted,
     /// An order that waits for the end of an attempt; named by the operation's key.
     Request,
+    /// How often an operation has crashed its worker; named by its key.
+    Crash,
 }
 
 impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
-    pub const ALL: [Self; 7] =
-        [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission, Self::Lifted, Self::Request];
+    pub const ALL: [Self; 8] = [
+        Self::Hold,
+        Self::Trip,
+        Self::Breaker,
+        Self::Permit,
+        Self::Admission,
+        Self::Lifted,
+        Self::Request,
+        Self::Crash,
+    ];
 
     /// Whether a store's bound on notes holds for it. What callers bring does: permits and admission keys. Orders and
     /// breakers always have room: they are what stops the sending, and their own bounds are small (10,000 orders of
-    /// either kind, one memory per scope, 1,000 orders that were lifted, one request per attempt that is live or unknown).
+    /// either kind, one memory per scope, 1,000 orders that were lifted, one request per attempt that is live or unknown,
+    /// one count per operation that was on its way when a process died or that has panicked).
     #[must_use]
     pub const fn needs_room(self) -> bool {
         matches!(self, Self::Permit | Self::Admission)
@@ -62,6 +73,7 @@ impl NoteKind {
             Self::Admission => "admission",
             Self::Lifted => "lifted",
             Self::Request => "request",
+            Self::Crash => "crash",
         }
     }
 }
@@ -107,6 +119,8 @@ pub enum NoteBody {
     Lifted(Box<LiftedNote>),
     /// What is asked for, and why.
     Request(Box<RequestNote>),
+    /// How often it crashed its worker.
+    Crash(CrashNote),
 }
 
 /// An operator's order, in the operator's words.
@@ -197,6 +211,28 @@ pub struct RequestNote {
     pub wants: Requested,
     /// Why, and who.
     pub order: Arc<OrderWords>,
+}
+
+/// How often an operation has crashed its worker (`retry.crashes_max`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashNote {
+    /// Panics of the engine or the transport on it.
+    #[serde(default)]
+    pub panics: u32,
+    /// Processes that died in a row while it was on its way, whoever was to blame.
+    #[serde(default)]
+    pub deaths: u32,
+    /// The last attempt that is counted, so that none is twice.
+    #[serde(default)]
+    pub attempt: u32,
+}
+
+impl CrashNote {
+    /// All of them.
+    #[must_use]
+    pub const fn crashes(&self) -> u32 {
+        self.panics.saturating_add(self.deaths)
+    }
 }
 
 /// One change of what is kept.

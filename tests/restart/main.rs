@@ -11,6 +11,7 @@
 
 mod child;
 mod parent;
+mod poison;
 
 use std::time::Duration;
 

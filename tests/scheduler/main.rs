@@ -6,6 +6,7 @@ mod apart;
 mod aside;
 mod away;
 mod callers;
+mod deadly;
 mod deaths;
 mod doors;
 mod doubt;
