@@ -1,15 +1,14 @@
 //! May it go now, and if not, what binds it and until when?
 
+use super::standing::Seen;
 use super::{Budget, Row, Rules};
 use crate::engine::breaker::Gate;
 use crate::engine::constraint::{Certainty, Constraint, Wall};
 use crate::engine::cost::{Cost, CostSum, Unit};
 use crate::engine::lane::Lane;
-use crate::engine::lanes::capacity_of;
 use crate::engine::ledger::{Earliest, capacity};
 use crate::engine::limit::Limit;
 use crate::engine::mailbox::Refusal;
-use crate::engine::policy::LanesMode;
 use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
 
@@ -29,21 +28,28 @@ pub(crate) struct Wait {
     pub(crate) constraint: Constraint,
     /// The limits whose windows are in its way, one bit each; all bits where there are more limits than bits.
     pub(crate) windows: u64,
+    /// The first instant at which the answer may be another one although nothing has happened.
+    pub(crate) stands_until: Timestamp,
+    /// When the last window that is full now has room.
+    pub(crate) full_until: Timestamp,
 }
 
 impl Budget {
     /// `None`: it may go now. Otherwise the latest of all its constraints.
     pub(crate) fn wait(&self, now: Timestamp, lane: Lane, cost: &Cost, grant: Grant, rules: Rules<'_>) -> Option<Wait> {
-        let (mut latest, mut windows): (Option<Constraint>, u64) = (None, 0);
-        self.judge(now, lane, cost, grant, rules, &mut |row, constraint| {
+        let (mut latest, mut windows, mut seen): (Option<Constraint>, u64, Seen) = (None, 0, Seen::NONE);
+        let close = self.judge(now, lane, cost, grant, rules, &mut |row, constraint| {
+            seen.add(&constraint);
             if latest.is_none_or(|other| constraint.ready_at > other.ready_at) {
                 latest = Some(constraint);
             }
             if let (Some(row), Wall::Window { .. }) = (row, constraint.wall) {
-                windows |= u32::try_from(row).ok().and_then(|row| 1_u64.checked_shl(row)).unwrap_or(u64::MAX);
+                windows |= bit(row).unwrap_or(u64::MAX);
             }
         });
-        latest.map(|constraint| Wait { until: constraint.ready_at, constraint, windows })
+        let constraint = latest?;
+        let stands_until = self.stands_until(now, (lane, cost), &seen, close, constraint.ready_at);
+        Some(Wait { until: constraint.ready_at, constraint, windows, stands_until, full_until: seen.full_until })
     }
 
     /// Every constraint that keeps such a send from going now, each with its own instant.
@@ -59,7 +65,8 @@ impl Budget {
         self.judge(now, lane, cost, grant, rules, &mut |_, constraint| each(constraint));
     }
 
-    /// The same, with the row that each constraint is of, where it is of one.
+    /// The same, with the row that each constraint is of, where it is of one. Answers which rows were looked at closely,
+    /// one bit each.
     fn judge(
         &self,
         now: Timestamp,
@@ -68,7 +75,7 @@ impl Budget {
         grant: Grant,
         rules: Rules<'_>,
         each: &mut impl FnMut(Option<usize>, Constraint),
-    ) {
+    ) -> u64 {
         let scope = self.scope().kind();
         let mut put =
             |wall, (ready_at, certainty)| each(None, Constraint { wall, scope, ready_at, certainty, binding: false });
@@ -86,12 +93,22 @@ impl Budget {
         if let Some(tenure) = &self.tenure {
             self.parts(tenure, now, (lane, cost), rules, &mut put);
         }
+        let mut close = 0;
         for (index, row) in self.rows.iter().enumerate() {
-            let limit = row.ledger.limit();
-            let units = cost.of(limit.unit());
-            if units > 0 {
-                let ask = Ask { now, units, amount: self.breaker.amount(now, index, limit.amount()), rules };
+            let units = row.takes(cost);
+            let amount = self.breaker.amount(now, index, row.terms.amount);
+            let is_open = amount == row.terms.amount
+                && match (lane, grant) {
+                    (Lane::Foreground, _) | (_, Grant::Floor) => row.has_room(units),
+                    (Lane::Background, Grant::Ordinary) => row.is_open(now, units),
+                };
+            if units > 0 && !is_open {
+                close |= bit(index).unwrap_or(0);
+            }
+            if units > 0 && (!is_open || cfg!(debug_assertions)) {
+                let ask = Ask { now, units, amount, rules };
                 let mut put = |wall, (ready_at, certainty)| {
+                    debug_assert!(!is_open, "{wall:?} until {ready_at:?} in a window that is open: {row:?}");
                     each(Some(index), Constraint { wall, scope, ready_at, certainty, binding: false });
                 };
                 match (lane, grant) {
@@ -100,6 +117,7 @@ impl Budget {
                 }
             }
         }
+        close
     }
 
     /// What keeps a send from going for other reasons than its cost.
@@ -274,24 +292,28 @@ impl Row {
     /// The window less the reserve, the pace and, while foreground wants the rest, the share.
     fn background(&self, ask: &Ask<'_>, put: &mut impl FnMut(Wall, ReadyAt)) {
         let (unit, seconds) = self.label();
-        let (limit, lanes, guard) = (self.ledger.limit(), ask.rules.lanes, ask.rules.guard);
-        let reserve = self.share.reserve(ask.now, ask.amount, &limit, lanes);
+        let mut other = None;
+        let by = self.terms(ask.amount, ask.rules, &mut other);
+        let steady = Some(&self.steady).filter(|steady| ask.amount == self.terms.amount && steady.holds_at(ask.now));
+        let reserve = steady.map_or_else(|| self.share.kept(ask.now, by), |steady| steady.reserve);
         // A cost above what the reserve leaves goes when the window is otherwise empty: it would starve otherwise.
         let room = ask.amount.saturating_sub(reserve).max(ask.units);
-        if let Some(ready_at) = instant(self.ledger.earliest(ask.now, ask.units, room)) {
+        let earliest = self.ledger.earliest(ask.now, ask.units, room);
+        if let Some(ready_at) = instant(earliest) {
             self.window(ask, put);
             put(Wall::Reserve { unit, seconds }, ready_at);
         }
-        let rate = capacity_of(ask.amount, reserve, lanes);
-        let paced = self.share.paced_at(ask.now, ask.units, ask.amount, rate, &limit, lanes, guard);
+        let paced = match steady {
+            Some(steady) => self.share.paced_by(ask.now, ask.units, steady, by),
+            None => self.share.paced(ask.now, ask.units, reserve, by),
+        };
         if let Some(ready_at) = paced.filter(|ready_at| *ready_at > ask.now) {
             put(Wall::Pace { unit, seconds }, exactly(ready_at));
         }
-        if let Some(share) = self.share.share_amount(ask.now, ask.amount, &limit, lanes) {
+        if let Some(share) = self.share.shared(ask.now, by) {
             let earliest = self.ledger.earliest_of(Lane::Background, ask.now, ask.units, share.max(ask.units));
             if let Some((ready_at, certainty)) = instant(earliest) {
-                let over = self.share.contended_until(&limit).unwrap_or(Timestamp::NEVER);
-                let over = if lanes.mode == LanesMode::HardCap { Timestamp::NEVER } else { over };
+                let over = self.share.contended_by(by).unwrap_or(Timestamp::NEVER);
                 put(Wall::Share { unit, seconds }, if over < ready_at { exactly(over) } else { (ready_at, certainty) });
             }
         }
@@ -313,6 +335,12 @@ impl Row {
         let limit = self.ledger.limit();
         (limit.unit(), u32::try_from(limit.window().as_secs()).unwrap_or(u32::MAX))
     }
+}
+
+/// The bit of a row; `None`: it has none.
+#[inline]
+fn bit(row: usize) -> Option<u64> {
+    u32::try_from(row).ok().and_then(|row| 1_u64.checked_shl(row))
 }
 
 /// An instant, and how far it can be relied on.

@@ -12,6 +12,7 @@
 mod admit;
 mod packed;
 mod settle;
+mod standing;
 mod tenured;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency};
 use super::cost::{Cost, Unit};
 use super::lane::Lane;
-use super::lanes::{Decay, Share};
+use super::lanes::{Decay, Share, Steady, Terms};
 use super::ledger::{Earliest, Ledger};
 use super::limit::Limit;
 use super::policy::{BreakerPolicy, FleetPolicy, GuardPolicy, LanesPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
@@ -46,6 +47,12 @@ pub(crate) struct Rules<'a> {
     pub(crate) fleet: Option<&'a FleetPolicy>,
 }
 
+impl Rules<'_> {
+    fn terms(self, limit: &Limit, amount: u64) -> Terms {
+        Terms::new(amount, limit, self.lanes, self.guard.clock_error)
+    }
+}
+
 impl<'a> From<&'a MailboxPolicy> for Rules<'a> {
     fn from(policy: &'a MailboxPolicy) -> Self {
         Self { guard: &policy.guard, lanes: &policy.lanes, breaker: &policy.breaker, fleet: Some(&policy.fleet) }
@@ -58,11 +65,15 @@ impl<'a> From<&'a SharedPolicy> for Rules<'a> {
     }
 }
 
-/// One limit: its record, and how the lanes share it.
+/// One limit: its record, how the lanes share it, and by which numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) ledger: Ledger,
     pub(crate) share: Share,
+    /// Those of the declared amount.
+    terms: Terms,
+    /// What foreground's need comes to at that amount, for a while.
+    steady: Steady,
 }
 
 /// Whether the provider refused the scope itself.
@@ -140,7 +151,7 @@ impl Budget {
     /// New limits. What was counted stays counted: each new limit takes over the record of the same unit and window, or
     /// else that of the next longer window of its unit, which counts at least as much; of the longest where none is longer.
     /// Of a record that a window in force keeps it takes only what its own length covers.
-    pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, guard: &GuardPolicy) {
+    pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, rules: Rules<'_>) {
         self.concurrency.set_limit(policy.concurrency);
         if *self.limits != *policy.limits {
             self.breaker.forget_limits();
@@ -155,15 +166,16 @@ impl Budget {
             let window = |row: &&Row| row.ledger.limit().window();
             let longer = of_unit().filter(|row| window(row) >= limit.window()).min_by_key(window);
             let mut row = match longer.or_else(|| of_unit().max_by_key(window)) {
-                None => Row::new(*limit, guard, self.known_since),
+                None => Row::new(*limit, rules, self.known_since),
                 Some(before) => before.clone(),
             };
             let before = row.ledger.limit();
             let stays = |other: &Limit| other.unit() == before.unit() && other.window() == before.window();
-            row.ledger.set_limit(now, *limit, guard);
+            row.ledger.set_limit(now, *limit, rules.guard);
             if before.window() > limit.window() && policy.limits.iter().any(stays) {
-                row.ledger.shorten(now, before.window(), guard);
+                row.ledger.shorten(now, before.window(), rules.guard);
             }
+            (row.terms, row.steady) = (rules.terms(limit, limit.amount()), Steady::UNKNOWN);
             self.rows.push(row);
         }
         self.limits = policy.limits.clone().into_boxed_slice();
@@ -171,10 +183,11 @@ impl Budget {
 
     /// A foreground operation of this cost was submitted: the reserve learns what foreground needs.
     pub(crate) fn on_foreground_arrival(&mut self, now: Timestamp, cost: &Cost, rules: Rules<'_>) {
-        self.make_rows(rules.guard);
+        self.make_rows(rules);
         let mut decay = Decay::default();
         for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
-            row.share.arrive(now, cost.of(limit.unit()), limit, rules.lanes, &mut decay);
+            row.share.arrive(now, cost.of(limit.unit()), &row.terms, &mut decay);
+            row.steady = Steady::UNKNOWN;
         }
     }
 
@@ -195,11 +208,7 @@ impl Budget {
         if self.rows.len() > u64::BITS as usize {
             return self.on_foreground_backlog(now, cost);
         }
-        for (index, row) in self.rows.iter_mut().enumerate() {
-            if wait.windows >> index & 1 == 1 {
-                row.share.on_foreground_backlog(now);
-            }
-        }
+        self.mark_contended(now, wait.windows);
     }
 
     /// The dominant share of a cost: the largest part of any window that it takes, in parts per million, at least 1.
@@ -275,9 +284,9 @@ impl Budget {
     }
 
     /// Puts a charge back that an earlier life of this scope made.
-    pub(crate) fn restore(&mut self, lane: Lane, cost: &Cost, counts_until: Timestamp, guard: &GuardPolicy) {
+    pub(crate) fn restore(&mut self, lane: Lane, cost: &Cost, counts_until: Timestamp, rules: Rules<'_>) {
         self.known_since = self.known_since.min(counts_until);
-        self.make_rows(guard);
+        self.make_rows(rules);
         for (row, limit) in self.rows.iter_mut().zip(&self.limits) {
             row.ledger.restore(lane, cost.of(limit.unit()), counts_until);
         }
@@ -290,10 +299,12 @@ impl Budget {
     }
 
     /// What the breaker has to remember beyond the process, if that has changed since this was last asked.
+    #[inline]
     pub(crate) fn memory_news(&mut self, now: Timestamp) -> Option<Option<Box<BreakerMemory>>> {
-        if self.remembered.is_none() && self.breaker.is_unmarked() {
-            return None;
-        }
+        if self.remembered.is_none() && self.breaker.is_unmarked() { None } else { self.changed_memory(now) }
+    }
+
+    fn changed_memory(&mut self, now: Timestamp) -> Option<Option<Box<BreakerMemory>>> {
         let memory = self.breaker.memory(now, &self.limits).map(Box::new);
         if memory == self.remembered {
             return None;
@@ -327,15 +338,26 @@ impl Budget {
         self.limits.get(index).map_or(0, |limit| self.breaker.amount(now, index, limit.amount()))
     }
 
-    fn make_rows(&mut self, guard: &GuardPolicy) {
+    fn make_rows(&mut self, rules: Rules<'_>) {
         if self.rows.is_empty() {
-            self.rows = self.limits.iter().map(|limit| Row::new(*limit, guard, self.known_since)).collect();
+            self.rows = self.limits.iter().map(|limit| Row::new(*limit, rules, self.known_since)).collect();
         }
     }
 }
 
 impl Row {
-    fn new(limit: Limit, guard: &GuardPolicy, known_since: Timestamp) -> Self {
-        Self { ledger: Ledger::new(limit, guard), share: Share::since(known_since) }
+    fn new(limit: Limit, rules: Rules<'_>, known_since: Timestamp) -> Self {
+        let ledger = Ledger::new(limit, rules.guard);
+        let terms = rules.terms(&limit, limit.amount());
+        Self { ledger, share: Share::since(known_since), terms, steady: Steady::UNKNOWN }
+    }
+
+    /// The numbers at an effective amount: those that are at hand, or others, made for once.
+    fn terms<'a>(&'a self, amount: u64, rules: Rules<'_>, other: &'a mut Option<Terms>) -> &'a Terms {
+        debug_assert_eq!(self.terms, rules.terms(&self.ledger.limit(), self.terms.amount), "numbers of another policy");
+        if amount == self.terms.amount {
+            return &self.terms;
+        }
+        other.insert(rules.terms(&self.ledger.limit(), amount))
     }
 }

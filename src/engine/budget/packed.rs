@@ -1,9 +1,10 @@
 //! A budget with nothing under way, in few bytes: what counts, and nothing that its policy tells.
 
-use super::{Budget, Row, Shut, Suspended};
+use super::{Budget, Row, Rules, Shut, Suspended};
 use crate::engine::breaker::Tally;
-use crate::engine::lanes::Share;
+use crate::engine::lanes::{Share, Steady};
 use crate::engine::ledger;
+use crate::engine::limit::Limit;
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::Scope;
 use crate::engine::time::Timestamp;
@@ -38,8 +39,10 @@ impl Packed {
 
     /// The budget again. `policy` is the one it was packed under.
     pub(crate) fn unpacked(self, scope: Scope, policy: &MailboxPolicy) -> Budget {
-        let mut budget = Budget::new(scope, &policy.scope);
-        let row = |(packed, limit): (PackedRow, _)| Row {
+        let (mut budget, rules) = (Budget::new(scope, &policy.scope), Rules::from(policy));
+        let row = |(packed, limit): (PackedRow, Limit)| Row {
+            terms: rules.terms(&limit, limit.amount()),
+            steady: Steady::UNKNOWN,
             ledger: packed.ledger.unpacked(limit, &policy.guard),
             share: packed.share.map_or_else(|| Share::since(packed.started_at), |share| *share),
         };

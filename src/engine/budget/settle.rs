@@ -37,7 +37,7 @@ impl Budget {
         rules: Rules<'_>,
         events: &mut Vec<Event>,
     ) {
-        self.make_rows(rules.guard);
+        self.make_rows(rules);
         if let Some(wave) = &mut self.wave {
             events.extend(wave.on_start(self.breaker.scope(), now));
             self.wave = self.wave.filter(|wave| !wave.is_over());
@@ -50,8 +50,9 @@ impl Budget {
             let units = cost.of(limit.unit());
             row.ledger.reserve(now, lane, units);
             if lane == Lane::Background && units > 0 {
-                let amount = self.breaker.amount(now, index, limit.amount());
-                row.share.on_background_grant(now, units, amount, &limit, rules.lanes, rules.guard);
+                let (amount, mut other) = (self.breaker.amount(now, index, limit.amount()), None);
+                let by = *row.terms(amount, rules, &mut other);
+                row.share.grant(now, units, &by);
             }
         }
     }
@@ -176,7 +177,8 @@ impl Budget {
         let row = &mut self.rows[index];
         row.ledger.release(now, lane, units);
         if lane == Lane::Background && units > 0 {
-            row.share.undo_background_grant(now, units, amount, &limit, rules.lanes, rules.guard);
+            let by = *row.terms(amount, rules, &mut None);
+            row.share.undo(now, units, &by);
         }
     }
 }

@@ -47,7 +47,11 @@ fn a_new_window_begins_with_the_record_of_the_next_longer_one() {
     let mut budget = budget(&["30 requests / 1m", "10000 requests / 10m"]);
     sent(&mut budget, 2, 598);
     assert_eq!(used(&budget, at(599)), [30, 300]);
-    budget.reconfigure(at(599), &scope(&["25 requests / 59s", "10000 requests / 10m"]), &GuardPolicy::default());
+    budget.reconfigure(
+        at(599),
+        &scope(&["25 requests / 59s", "10000 requests / 10m"]),
+        Rules::from(&SharedPolicy::default()),
+    );
     assert_eq!(used(&budget, at(599)), [30, 300], "the minute's, not the ten minutes'");
     let next = until(&budget, at(599)).expect("30 of 25");
     assert!(next <= at(611), "{next:?}: six of the minute have to go");
@@ -58,7 +62,7 @@ fn of_a_record_that_is_kept_a_new_window_takes_what_it_covers() {
     let mut budget = budget(&["30 requests / 1m", "4000 requests / 10m"]);
     sent(&mut budget, 2, 598);
     let policy = scope(&["100 requests / 2m", "4000 requests / 10m"]);
-    budget.reconfigure(at(599), &policy, &GuardPolicy::default());
+    budget.reconfigure(at(599), &policy, Rules::from(&SharedPolicy::default()));
     assert_eq!(used(&budget, at(599)), [60, 300], "those of the last two minutes");
     assert_eq!(until(&budget, at(599)), None);
     // What it covers counts as long as it would have, had the window been there.
@@ -70,9 +74,9 @@ fn of_a_record_that_is_kept_a_new_window_takes_what_it_covers() {
 fn a_record_that_nothing_else_keeps_is_kept_whole() {
     let mut budget = budget(&["10 requests / 10m"]);
     sent(&mut budget, 60, 540);
-    budget.reconfigure(at(540), &scope(&["10 requests / 1m"]), &GuardPolicy::default());
+    budget.reconfigure(at(540), &scope(&["10 requests / 1m"]), Rules::from(&SharedPolicy::default()));
     assert_eq!(used(&budget, at(540)), [10], "raising grants no free window");
-    budget.reconfigure(at(540), &scope(&["10 requests / 1h", "5 bytes / 1h"]), &GuardPolicy::default());
+    budget.reconfigure(at(540), &scope(&["10 requests / 1h", "5 bytes / 1h"]), Rules::from(&SharedPolicy::default()));
     assert_eq!(used(&budget, at(540)), [10, 0]);
     assert_eq!(used(&budget, at(3_600)), [10, 0], "and counts as long as the longer one says");
 }
@@ -82,6 +86,7 @@ fn other_margins_hold_from_the_reload_on_for_limits_that_stay() {
     let mut budget = budget(&["1 requests / 1m"]);
     sent(&mut budget, 1, 0);
     let guard = GuardPolicy { clock_error: Ratio::percent(50), ..GuardPolicy::default() };
-    budget.reconfigure(T0, &scope(&["1 requests / 1m"]), &guard);
+    let policy = SharedPolicy { guard, ..SharedPolicy::default() };
+    budget.reconfigure(T0, &scope(&["1 requests / 1m"]), Rules::from(&policy));
     assert_eq!(until(&budget, T0), Some(at(120)), "a minute may be two by the provider's clock");
 }

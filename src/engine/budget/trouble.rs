@@ -48,8 +48,8 @@ impl Budget {
         rules: Rules<'_>,
         events: &mut Vec<Event>,
     ) {
-        if self.is_calm() && self.was_shut == Shut::No {
-            return; // asked at every input
+        if self.has_no_wave() {
+            return;
         }
         let shut = if self.shut_until(now).is_some() { Shut::Yes } else { Shut::No };
         let was_shut = std::mem::replace(&mut self.was_shut, shut);
@@ -66,6 +66,12 @@ impl Budget {
                 wave
             });
         }
+    }
+
+    /// Whether [`Budget::plan_wave`] has nothing to do.
+    #[inline]
+    pub(crate) fn has_no_wave(&self) -> bool {
+        self.is_calm() && self.was_shut == Shut::No
     }
 
     /// Whether neither breaker nor hold nor wave says anything, at whatever instant.
@@ -123,11 +129,13 @@ impl Budget {
         self.concurrency.on_wake(now, rules.breaker);
     }
 
-    /// When to call [`Budget::wake`] by itself.
+    /// When to call [`Budget::wake`] by itself. Asked at every input.
+    #[inline]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        if self.is_calm() && !self.concurrency.has_deadlines() {
-            return None; // asked at every input
-        }
+        if self.is_calm() && !self.concurrency.has_deadlines() { None } else { self.trouble_deadline() }
+    }
+
+    fn trouble_deadline(&self) -> Option<Timestamp> {
         let hold =
             (self.hold_until != Timestamp::EPOCH && self.hold_until != Timestamp::NEVER).then_some(self.hold_until);
         [self.breaker.deadline(), self.concurrency.deadline(), hold].into_iter().flatten().min()

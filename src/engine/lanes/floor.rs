@@ -83,10 +83,11 @@ impl Floor {
         self.is_owed(policy) && is_past(self.alone_since, now, window)
     }
 
-    fn is_owed(&self, policy: &LanesPolicy) -> bool {
+    /// Whether foreground has had so many grants that the next may be background's, once a window has passed.
+    #[inline]
+    pub(crate) fn is_owed(&self, policy: &LanesPolicy) -> bool {
         let part = u64::from(policy.background_floor.as_ppm());
-        let rest = 1_000_000_u64.saturating_sub(part);
-        part > 0 && u64::from(self.foreground_grants) * part >= rest
+        part > 0 && u64::from(self.foreground_grants) * part >= 1_000_000_u64.saturating_sub(part)
     }
 }
 

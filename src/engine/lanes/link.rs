@@ -33,6 +33,11 @@ impl Link {
         Self { previous: NIL, next: NIL, tenant, dominant_low, dominant_high, passed: 0 }
     }
 
+    /// Whether it stands behind another one of its tenant.
+    pub(crate) fn follows(&self) -> bool {
+        self.previous != NIL
+    }
+
     pub(super) fn dominant(&self) -> u64 {
         u64::from(self.dominant_high) << 32 | u64::from(self.dominant_low)
     }

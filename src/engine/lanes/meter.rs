@@ -5,7 +5,7 @@
 
 use crate::engine::cost::Unit;
 use crate::engine::limit::Limit;
-use crate::engine::policy::{GuardPolicy, LanesMode, LanesPolicy};
+use crate::engine::policy::{LanesMode, LanesPolicy};
 use crate::engine::ratio::Ratio;
 use crate::engine::time::micros;
 
@@ -21,10 +21,11 @@ pub(crate) fn clamp_of(amount: u64, policy: &LanesPolicy) -> (u64, u64) {
     (policy.reserve_min.ceil_of(amount).min(high), high)
 }
 
-/// What a reserve leaves to background.
-pub(crate) fn capacity_of(amount: u64, reserve: u64, policy: &LanesPolicy) -> u64 {
-    match policy.mode {
-        LanesMode::HardCap => share_of(amount, policy),
+/// What a reserve leaves to background, whose share is `share`.
+#[inline]
+pub(super) fn capacity_of(amount: u64, reserve: u64, mode: LanesMode, share: u64) -> u64 {
+    match mode {
+        LanesMode::HardCap => share,
         LanesMode::ReservedWindow => amount - reserve.min(amount),
     }
 }
@@ -50,22 +51,17 @@ const fn typical_cost(unit: Unit) -> u64 {
     }
 }
 
-pub(super) fn needed(depth: u64, policy: &LanesPolicy) -> u64 {
+#[inline]
+pub(super) fn needed(depth: u64, reserve_factor: Ratio) -> u64 {
     let scale = 1_000_000 << PLACES;
-    match depth.checked_mul(u64::from(policy.reserve_factor.as_ppm())) {
+    match depth.checked_mul(u64::from(reserve_factor.as_ppm())) {
         Some(product) => product.div_ceil(scale),
-        None => clamp((u128::from(depth) * u128::from(policy.reserve_factor.as_ppm())).div_ceil(u128::from(scale))),
+        None => clamp((u128::from(depth) * u128::from(reserve_factor.as_ppm())).div_ceil(u128::from(scale))),
     }
 }
 
 pub(super) fn window(limit: &Limit) -> u64 {
     micros(limit.window()).max(1)
-}
-
-/// W(1+ρ).
-pub(super) fn guarded(limit: &Limit, guard: &GuardPolicy) -> u64 {
-    let window = window(limit);
-    window.saturating_add(guard.clock_error.ceil_of(window))
 }
 
 /// `elapsed · rate / window` in a meter's places, rounded down.

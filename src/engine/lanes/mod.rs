@@ -20,11 +20,15 @@ mod queue;
 mod ring;
 mod share;
 mod slab;
+mod steady;
+mod terms;
 
 pub(crate) use decay::Decay;
 pub use floor::Floor;
 pub(crate) use link::{Link, Links, NIL};
-pub(crate) use meter::{capacity_of, clamp_of};
+pub(crate) use meter::clamp_of;
 pub(crate) use order::Order;
 pub use queue::{LaneQueue, Queued, Usable};
 pub use share::Share;
+pub(crate) use steady::Steady;
+pub(crate) use terms::Terms;

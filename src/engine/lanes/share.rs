@@ -21,23 +21,16 @@
 //! holds when it is asked for.
 
 use crate::engine::lanes::decay::{Decay, ONE, decayed, factor};
-use crate::engine::lanes::meter::{
-    PLACES, capacity_of, clamp, clamp_of, declared, divided, fixed, guarded, needed, scaled, share_of, window,
-};
+use crate::engine::lanes::meter::{PLACES, clamp, divided, fixed, needed, scaled};
+use crate::engine::lanes::steady::Steady;
+use crate::engine::lanes::terms::Terms;
 use crate::engine::limit::Limit;
 use crate::engine::policy::{GuardPolicy, LanesMode, LanesPolicy};
 use crate::engine::ratio::Ratio;
 use crate::engine::time::{Timestamp, micros};
 
-/// Windows up to this long take their background burst from the policy; longer ones from the formula (algorithms 2.2).
-const SHORT_WINDOW_US: u64 = 60_000_000;
-/// A burst is worth at least this much of the pace, else each late timer would cost throughput: a pace of one send per
-/// 60 ms whose timer fires 1 ms late loses 1.7 %. At a pace slower than this the loss is below half a per cent.
-const PACE_SLACK_US: u64 = 250_000;
 /// Demand is taken half again as large as it was measured (algorithms 2.2); a declared one is taken at its word.
 const DEMAND_FACTOR: Ratio = Ratio::percent(150);
-/// And never below this part of the amount (algorithms 2.2).
-const DEMAND_MIN: Ratio = Ratio::percent(5);
 /// ln 2 with 32 binary places.
 const LN_2: u128 = 2_977_044_472;
 
@@ -47,8 +40,8 @@ pub struct Share {
     /// Bucket level that foreground needs, as of `arrived_at`.
     need: u64,
     /// Deepest such level, decaying from `depth_at`.
-    depth: u64,
-    depth_at: Timestamp,
+    pub(super) depth: u64,
+    pub(super) depth_at: Timestamp,
     /// Decayed sum of foreground costs, as of `arrived_at`.
     load: u64,
     arrived_at: Timestamp,
@@ -103,30 +96,29 @@ impl Share {
         let half_life = micros(policy.half_life);
         let least = fixed(1);
         let over = |at: Timestamp| at == Timestamp::NEVER || at.after(limit.window().saturating_mul(2)) <= now;
-        self.depth_now(now, policy) < least
-            && decayed(self.load, now.micros_since(self.arrived_at), half_life) < least
-            && over(self.debt_at)
+        over(self.debt_at)
             && over(self.backlog_at)
+            && self.depth_now(now, half_life) < least
+            && decayed(self.load, now.micros_since(self.arrived_at), half_life) < least
     }
 
     /// A foreground operation that costs `cost` here was submitted. Not for one that comes back from a throttle.
     pub fn on_foreground_arrival(&mut self, now: Timestamp, cost: u64, limit: &Limit, policy: &LanesPolicy) {
-        self.arrive(now, cost, limit, policy, &mut Decay::default());
+        self.arrive(now, cost, &Terms::new(limit.amount(), limit, policy, Ratio::ZERO), &mut Decay::default());
     }
 
-    /// The same where the other limits of its scope are told, too.
-    pub(crate) fn arrive(&mut self, now: Timestamp, cost: u64, limit: &Limit, policy: &LanesPolicy, decay: &mut Decay) {
+    /// The same under known terms, of the declared amount, where the other limits of its scope are told, too.
+    pub(crate) fn arrive(&mut self, now: Timestamp, cost: u64, by: &Terms, decay: &mut Decay) {
         self.start(now);
         let elapsed = now.micros_since(self.arrived_at);
-        let half_life = micros(policy.half_life);
-        let cost = fixed(cost.min(limit.amount()));
-        let drained = scaled(elapsed, limit.amount(), window(limit));
+        let cost = fixed(cost.min(by.amount));
+        let drained = scaled(elapsed, by.amount, by.window);
         self.need = self.need.saturating_sub(drained).saturating_add(cost);
-        self.load = decay.of(self.load, elapsed, half_life).saturating_add(cost);
+        self.load = decay.of(self.load, elapsed, by.half_life).saturating_add(cost);
         self.arrived_at = self.arrived_at.max(now);
         // Rebased only when exceeded: the decay is always computed from the peak, so rounding does not add up.
-        let need = self.need.min(fixed(limit.amount()));
-        if need >= self.depth || need >= self.depth_now(now, policy) {
+        let need = self.need.min(fixed(by.amount));
+        if need >= self.depth || need >= self.depth_now(now, by.half_life) {
             self.depth = need;
             self.depth_at = now;
         }
@@ -144,14 +136,14 @@ impl Share {
     /// At most `reserve_max` and `1 − background_share` of it, at least `reserve_min`; where rounding makes these
     /// meet the wrong way round (N' = 1), background keeps its slot. Zero under a hard cap, which needs none.
     #[must_use]
-    pub fn reserve(&self, now: Timestamp, amount: u64, _limit: &Limit, policy: &LanesPolicy) -> u64 {
-        match policy.mode {
-            LanesMode::HardCap => 0,
-            LanesMode::ReservedWindow => {
-                let (low, high) = clamp_of(amount, policy);
-                self.need_above(low, now, policy).max(low).min(high)
-            }
-        }
+    pub fn reserve(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
+        self.kept(now, &Terms::new(amount, limit, policy, Ratio::ZERO))
+    }
+
+    /// The same under known terms.
+    #[inline]
+    pub(crate) fn kept(&self, now: Timestamp, by: &Terms) -> u64 {
+        by.reserve_of(self.need_above(by.low, now, by))
     }
 
     /// When the pace lets background take `cost`; `None`: now. [`Timestamp::NEVER`] when nothing is left to it.
@@ -168,29 +160,39 @@ impl Share {
         policy: &LanesPolicy,
         guard: &GuardPolicy,
     ) -> Option<Timestamp> {
-        self.paced_at(now, cost, amount, self.capacity(now, amount, limit, policy), limit, policy, guard)
+        let by = Terms::new(amount, limit, policy, guard.clock_error);
+        self.paced(now, cost, self.kept(now, &by), &by)
     }
 
-    /// The same where the rate that the reserve leaves is known.
-    #[expect(clippy::too_many_arguments, reason = "what background_earliest was called with, and what it found")]
-    pub(crate) fn paced_at(
-        &self,
-        now: Timestamp,
-        cost: u64,
-        amount: u64,
-        rate: u64,
-        limit: &Limit,
-        policy: &LanesPolicy,
-        guard: &GuardPolicy,
-    ) -> Option<Timestamp> {
+    /// The same under known terms.
+    pub(crate) fn paced(&self, now: Timestamp, cost: u64, reserve: u64, by: &Terms) -> Option<Timestamp> {
+        let rate = by.capacity(reserve);
         if rate == 0 {
             return Some(Timestamp::NEVER);
         }
-        let window = guarded(limit, guard);
         // Nothing owed: spares the burst, which takes most of the arithmetic.
-        self.drained_at(now, self.debt, rate, window)?;
-        let burst = self.burst_of(rate, now, amount, limit, policy);
-        self.drained_at(now, self.debt.saturating_sub(fixed(burst - cost.min(burst))), rate, window)
+        self.drained_at(now, self.debt, rate, by.guarded)?;
+        self.behind_burst(now, cost, self.burst_of(rate, now, by), rate, by)
+    }
+
+    /// The same where reserve and burst are known.
+    #[inline]
+    pub(crate) fn paced_by(&self, now: Timestamp, cost: u64, steady: &Steady, by: &Terms) -> Option<Timestamp> {
+        match by.capacity(steady.reserve) {
+            0 => Some(Timestamp::NEVER),
+            rate => self.behind_burst(now, cost, steady.burst, rate, by),
+        }
+    }
+
+    /// Whether the pace lets background take `cost` for certain: it owes less than a burst that can only have grown.
+    #[inline]
+    pub(crate) fn is_ahead(&self, now: Timestamp, cost: u64, steady: &Steady) -> bool {
+        steady.grows_at(now) && self.debt.saturating_add(fixed(cost)) <= fixed(steady.burst)
+    }
+
+    #[inline]
+    fn behind_burst(&self, now: Timestamp, cost: u64, burst: u64, rate: u64, by: &Terms) -> Option<Timestamp> {
+        self.drained_at(now, self.debt.saturating_sub(fixed(burst - cost.min(burst))), rate, by.guarded)
     }
 
     /// Background took `cost`.
@@ -203,10 +205,15 @@ impl Share {
         policy: &LanesPolicy,
         guard: &GuardPolicy,
     ) {
+        self.grant(now, cost, &Terms::new(amount, limit, policy, guard.clock_error));
+    }
+
+    /// The same under known terms.
+    pub(crate) fn grant(&mut self, now: Timestamp, cost: u64, by: &Terms) {
         self.start(now);
-        let left = self.debt_now(now, amount, limit, policy, guard);
+        let left = self.debt_now(now, by);
         // More than one window's worth means nothing: by then every entry of the window has left it.
-        self.debt = left.saturating_add(fixed(cost)).min(fixed(amount));
+        self.debt = left.saturating_add(fixed(cost)).min(fixed(by.amount));
         self.debt_at = self.debt_at.max(now);
     }
 
@@ -220,7 +227,12 @@ impl Share {
         policy: &LanesPolicy,
         guard: &GuardPolicy,
     ) {
-        self.debt = self.debt_now(now, amount, limit, policy, guard).saturating_sub(fixed(cost));
+        self.undo(now, cost, &Terms::new(amount, limit, policy, guard.clock_error));
+    }
+
+    /// The same under known terms.
+    pub(crate) fn undo(&mut self, now: Timestamp, cost: u64, by: &Terms) {
+        self.debt = self.debt_now(now, by).saturating_sub(fixed(cost));
         self.debt_at = self.debt_at.max(now);
     }
 
@@ -228,11 +240,17 @@ impl Share {
     /// At least 1 where the share is not zero, for a share nobody can use is a stop.
     #[must_use]
     pub fn share_amount(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> Option<u64> {
-        let bound = match policy.mode {
+        self.shared(now, &Terms::new(amount, limit, policy, Ratio::ZERO))
+    }
+
+    /// The same under known terms.
+    #[inline]
+    pub(crate) fn shared(&self, now: Timestamp, by: &Terms) -> Option<u64> {
+        let bound = match by.mode {
             LanesMode::HardCap => true,
-            LanesMode::ReservedWindow => self.contended_until(limit).is_some_and(|until| now < until),
+            LanesMode::ReservedWindow => now < self.contended_by(by).unwrap_or(Timestamp::EPOCH),
         };
-        bound.then(|| share_of(amount, policy))
+        bound.then_some(by.share)
     }
 
     /// When the last foreground backlog is a window old, so that [`Share::share_amount`] no longer binds; `None`:
@@ -242,73 +260,70 @@ impl Share {
         (self.backlog_at != Timestamp::NEVER).then(|| self.backlog_at.after(limit.window()))
     }
 
+    /// The same, never under a hard cap.
+    #[inline]
+    pub(crate) fn contended_by(&self, by: &Terms) -> Option<Timestamp> {
+        let until = Timestamp::from_micros(self.backlog_at.as_micros().saturating_add(by.window));
+        (self.backlog_at != Timestamp::NEVER && by.mode == LanesMode::ReservedWindow).then_some(until)
+    }
+
     /// β: how much background may take at once after a pause. At least 1, unless nothing is left to it.
     #[must_use]
     pub fn burst(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        self.burst_of(self.capacity(now, amount, limit, policy), now, amount, limit, policy)
+        let by = Terms::new(amount, limit, policy, Ratio::ZERO);
+        self.burst_of(by.capacity(self.kept(now, &by)), now, &by)
     }
 
-    fn burst_of(&self, rate: u64, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        let window = window(limit);
-        let slack = divided(u128::from(rate) * u128::from(PACE_SLACK_US), u128::from(window));
-        let wanted = if window <= SHORT_WINDOW_US {
-            policy.background_burst.floor_of(amount)
+    pub(super) fn burst_of(&self, rate: u64, now: Timestamp, by: &Terms) -> u64 {
+        let wanted = if by.has_short_window() {
+            by.burst
         } else {
-            self.long_burst(now, amount, rate, limit, policy)
+            long_burst(by.spare(rate, self.need_above(0, now, by)), rate, self.demand(now, by))
         };
-        wanted.max(slack.saturating_add(1)).min(rate)
-    }
-
-    /// The formula for windows above 60 s: over the worst gap without a returning slot, `W·β/(N'−R)`, foreground may
-    /// want half of the reserve it is not known to need. While nothing is known, it may want its whole share.
-    fn long_burst(&self, now: Timestamp, amount: u64, rate: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        let kept = amount.saturating_sub(rate);
-        let spare = kept.saturating_sub(self.need_above(0, now, policy));
-        let demand = self.demand(now, amount, limit, policy).max(1);
-        let product = (u128::from(spare) * u128::from(rate)).saturating_mul(1 << PLACES);
-        divided(product, 2 * u128::from(demand))
+        by.burst_within(rate, wanted)
     }
 
     /// D̂: what foreground may want in one window.
-    fn demand(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        if policy.foreground_expected_per_hour.is_none() && !self.has_history(now, policy) {
-            return fixed(amount - share_of(amount, policy));
+    pub(super) fn demand(&self, now: Timestamp, by: &Terms) -> u64 {
+        if let Some(unknown) = by.demand_unknown
+            && !self.has_history(now, by)
+        {
+            return unknown;
         }
-        let declared = policy.foreground_expected_per_hour.map_or(0, |operations| declared(operations, limit));
-        let measured = DEMAND_FACTOR.ceil_of(self.measured(now, limit, policy));
-        measured.max(declared).max(fixed(DEMAND_MIN.ceil_of(amount)))
+        DEMAND_FACTOR.ceil_of(self.measured(now, by)).max(by.demand_least)
     }
 
     /// λ̂·W: foreground cost expected in one window, from a decayed sum corrected for how short the history is.
-    fn measured(&self, now: Timestamp, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        let half_life = micros(policy.half_life);
-        let load = decayed(self.load, now.micros_since(self.arrived_at), half_life);
+    fn measured(&self, now: Timestamp, by: &Terms) -> u64 {
+        let load = decayed(self.load, now.micros_since(self.arrived_at), by.half_life);
         if load == 0 {
             return 0;
         }
-        let age = now.micros_since(self.started_at).max(micros(policy.history_min));
-        let seen = (ONE - factor(age, half_life)) >> 32;
+        let age = now.micros_since(self.started_at).max(by.history_min);
+        let seen = (ONE - factor(age, by.half_life)) >> 32;
         let per_half_life =
-            (u128::from(load) << PLACES).saturating_mul(u128::from(window(limit))) / u128::from(half_life.max(1));
+            (u128::from(load) << PLACES).saturating_mul(u128::from(by.window)) / u128::from(by.half_life.max(1));
         let rate = per_half_life.saturating_mul(LN_2) / seen.max(1); // both with 32 binary places
         clamp(rate >> PLACES)
     }
 
-    fn has_history(&self, now: Timestamp, policy: &LanesPolicy) -> bool {
-        self.started_at != Timestamp::NEVER && now.since(self.started_at) >= policy.history_min
+    pub(super) fn has_history(&self, now: Timestamp, by: &Terms) -> bool {
+        self.started_at != Timestamp::NEVER && now.micros_since(self.started_at) >= by.history_min
     }
 
     /// `⌈reserve_factor · b̂⌉`, or anything up to `low` when it is not above `low`: spares the decay in the quiet case.
-    fn need_above(&self, low: u64, now: Timestamp, policy: &LanesPolicy) -> u64 {
-        let peak = needed(self.depth, policy);
-        if peak <= low { peak } else { needed(self.depth_now(now, policy), policy) }
+    #[inline]
+    fn need_above(&self, low: u64, now: Timestamp, by: &Terms) -> u64 {
+        let peak = needed(self.depth, by.reserve_factor);
+        if peak <= low { peak } else { needed(self.depth_now(now, by.half_life), by.reserve_factor) }
     }
 
-    fn depth_now(&self, now: Timestamp, policy: &LanesPolicy) -> u64 {
-        decayed(self.depth, now.micros_since(self.depth_at), micros(policy.half_life))
+    pub(super) fn depth_now(&self, now: Timestamp, half_life: u64) -> u64 {
+        decayed(self.depth, now.micros_since(self.depth_at), half_life)
     }
 
     /// When `debt` has drained at `rate` per `window`; `None`: it has.
+    #[inline]
     fn drained_at(&self, now: Timestamp, debt: u64, rate: u64, window: u64) -> Option<Timestamp> {
         // Whether it has takes a product, when it will have takes a division: the first is asked more often.
         let (owed, drain) = (u128::from(debt) * u128::from(window), u128::from(rate) << PLACES);
@@ -324,20 +339,22 @@ impl Share {
         (at > now).then_some(at)
     }
 
-    /// What background may use in the long run, per window.
-    fn capacity(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy) -> u64 {
-        capacity_of(amount, self.reserve(now, amount, limit, policy), policy)
-    }
-
-    fn debt_now(&self, now: Timestamp, amount: u64, limit: &Limit, policy: &LanesPolicy, guard: &GuardPolicy) -> u64 {
+    fn debt_now(&self, now: Timestamp, by: &Terms) -> u64 {
         if self.debt == 0 {
             return 0;
         }
-        let rate = self.capacity(now, amount, limit, policy);
-        self.debt.saturating_sub(scaled(now.micros_since(self.debt_at), rate, guarded(limit, guard)))
+        let rate = by.capacity(self.kept(now, by));
+        self.debt.saturating_sub(scaled(now.micros_since(self.debt_at), rate, by.guarded))
     }
 
     fn start(&mut self, now: Timestamp) {
         self.started_at = self.started_at.min(now);
     }
+}
+
+/// The formula for windows above 60 s: over the worst gap without a returning slot, `W·β/(N'−R)`, foreground may
+/// want half of the reserve it is not known to need. While nothing is known, it may want its whole share.
+pub(super) fn long_burst(spare: u64, rate: u64, demand: u64) -> u64 {
+    let product = (u128::from(spare) * u128::from(rate)).saturating_mul(1 << PLACES);
+    divided(product, 2 * u128::from(demand.max(1)))
 }

@@ -74,6 +74,15 @@ impl Log {
         self.entries.is_empty()
     }
 
+    /// What counts, and what has stopped since the last [`Log::expire`].
+    pub(super) fn held(&self) -> u64 {
+        Whose::Everyone.sum(self.held)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn first(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.free_at)
     }

@@ -204,6 +204,13 @@ impl Ledger {
         }
     }
 
+    /// Whether a charge that was completed at `now` counts until `instant` at least, each charge of its own.
+    pub(crate) fn counts_on(&self, now: Timestamp, instant: Timestamp) -> bool {
+        let free_at = now.as_micros().saturating_add(self.rule.span).saturating_sub(self.trips.advance());
+        let has_room = |book: &Book| book.log.len() < self.rule.entries_max as usize;
+        free_at >= instant.as_micros() && self.book.as_deref().is_none_or(has_room)
+    }
+
     /// What is in use: in flight and still counting.
     #[must_use]
     pub fn used(&self, now: Timestamp) -> u64 {
@@ -220,6 +227,18 @@ impl Ledger {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight_whose(Whose::Everyone)
+    }
+
+    /// What is in use, or a little more: what has stopped counting may be in it.
+    #[inline]
+    pub(crate) fn at_most(&self) -> u64 {
+        let Some(book) = &self.book else { return 0 };
+        book.log.held().saturating_add(Whose::Everyone.sum(book.in_flight))
+    }
+
+    /// What `lane` has in flight.
+    pub(crate) fn in_flight_of(&self, lane: Lane) -> u64 {
+        self.in_flight_whose(Whose::Lane(lane))
     }
 
     /// What still counts and was accepted: what the provider took in about the last W.

@@ -26,9 +26,12 @@ impl Mailbox {
                 if answer.verdict == Verdict::Unknown {
                     entry.more_mut().maybe_sent_at.get_or_insert(sent_at);
                 }
+                let (lane, cost, accepted) = (entry.lane, entry.cost(), answer.verdict == Verdict::Accepted);
+                let is_charged = self.table.standing().is_some() && self.budget.has_charged(lane, &cost);
                 self.settle(now, key, sent_at, shared, &answer);
                 self.report(key, sent_at, &answer);
                 self.conclude(now, key, sent_at, answer);
+                self.stirred = !(accepted && is_charged && self.settles_quietly(now, &cost));
             }
             // The answer of an attempt that was given up, or of an actor's earlier life, arrived after all.
             Step::Unknown { .. } if answer.verdict != Verdict::Unknown => {

@@ -151,6 +151,7 @@ impl Mailbox {
 
     pub(super) fn expire_holds(&mut self, now: Timestamp) {
         if self.holds.iter().any(|held| held.hold.until <= now) {
+            self.stirred = true;
             self.holds.retain(|held| held.hold.until > now);
             self.free_held();
         }

@@ -1,6 +1,6 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
-use super::entry::{Shared, Step, Wish};
+use super::entry::{Entry, Shared, Step, Wish};
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::constraint::Constraint;
@@ -41,7 +41,7 @@ impl Mailbox {
             Input::Own(tenure) => self.own(now, tenure),
             Input::CloseBreaker => self.budget.close_breaker(now, &mut self.events),
             Input::Reconfigure(policy) => {
-                self.budget.reconfigure(now, &policy.scope, &policy.guard);
+                self.budget.reconfigure(now, &policy.scope, Self::rules(&policy));
                 self.policy = policy;
                 // What is left to another owner, and for how long, is the policy's too.
                 self.tenure_at = now;
@@ -49,7 +49,7 @@ impl Mailbox {
             }
             // The only input that an idle mailbox gets.
             Input::Wake if self.table.is_empty() => self.rest(now),
-            Input::Wake => {}
+            Input::Wake => self.stirred = false,
         }
     }
 
@@ -70,6 +70,7 @@ impl Mailbox {
             self.deadline_passed(now, key);
         }
         self.tell_full(lane);
+        self.stirred = !self.joins_quietly(key);
     }
 
     /// Tells once when a lane fills up. It has to empty by a tenth before that is news again.
@@ -112,6 +113,8 @@ impl Mailbox {
             Some(Step::Reserving) => {
                 self.reserving = self.reserving.saturating_sub(1);
                 self.claim(now, key, Shared::Reserved);
+                let is_claimed = |entry: &Entry| matches!(entry.step, Step::Claiming { .. });
+                self.stirred = !self.table.get(key).is_some_and(is_claimed);
             }
             Some(Step::Waiting) => self.granted_late(key),
             Some(Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Unknown { .. }) => {
@@ -195,6 +198,7 @@ impl Mailbox {
             OperationKind::Permit => Effect::Grant { key },
         };
         self.effects.push_back(effect);
+        self.stirred = false;
     }
 
     fn claim_failed(&mut self, now: Timestamp, key: OperationKey, transient: bool) {

@@ -26,6 +26,7 @@ impl Mailbox {
         if self.late.is_empty() {
             return;
         }
+        self.stirred = true;
         if cfg!(debug_assertions) {
             let reserving = self.table.entries().filter(|entry| entry.step == Step::Reserving).count();
             debug_assert_eq!(reserving, self.reserving as usize, "operations that the shared scopes are asked for");

@@ -26,6 +26,7 @@ mod rested;
 mod restore;
 mod slab;
 mod snapshot;
+mod standing;
 mod steer;
 mod table;
 mod tenured;
@@ -87,6 +88,8 @@ pub struct Mailbox {
     tenure_at: Timestamp,
     /// Whether some of what waits may be another owner's.
     withholds: bool,
+    /// Whether this input may have changed what binds the next send.
+    stirred: bool,
     /// Lanes that were told to be full and have not emptied by a tenth since.
     full: [bool; 2],
     /// The last wait that was told, so that one wait is one event.
@@ -122,6 +125,7 @@ impl Mailbox {
             pump_at: Timestamp::NEVER,
             tenure_at: Timestamp::NEVER,
             withholds: false,
+            stirred: true,
             full: [false, false],
             told: None,
             at_work: None,
@@ -133,13 +137,16 @@ impl Mailbox {
         self.now = self.now.max(now);
         let now = self.now;
         self.at_work = input.key();
+        self.stirred = true; // until the input says otherwise
         self.take(now, input);
         self.sweep(now);
         self.plan_wave(now);
         self.use_late_grants(now);
         self.pump(now);
         self.remember(now);
-        self.tell_passing();
+        if !self.holds.is_empty() {
+            self.tell_passing();
+        }
         self.at_work = None;
         self.tell_events();
         // A deadline that is not ahead would have the shell come back for ever.

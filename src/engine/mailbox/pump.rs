@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{Entry, Shared, Step};
+use super::standing::Bypass;
 use super::table::End;
 use super::{AskShared, Effect, Mailbox, SharedWait};
 use crate::engine::budget::{Grant, Wait};
@@ -13,7 +14,6 @@ use crate::engine::invariants::lanes;
 use crate::engine::lane::Lane;
 use crate::engine::lanes::Usable;
 use crate::engine::operation::{OperationKey, OperationState};
-use crate::engine::policy::MailboxPolicy;
 use crate::engine::time::Timestamp;
 
 /// Whether something of the same tenant and lane waits at the shared scopes already.
@@ -22,9 +22,11 @@ fn is_behind(waits: &BTreeMap<OperationKey, SharedWait>, lane: Lane, tenant: Opt
 }
 
 /// What the loop found.
-enum Pick {
+#[derive(Debug)]
+pub(super) enum Pick {
     Go(OperationKey, Grant),
-    Wait(Wait),
+    /// The head of this lane has to wait.
+    Wait(Lane, Wait),
     Nothing,
 }
 
@@ -34,12 +36,14 @@ impl Mailbox {
         if self.budget.deadline().is_some_and(|at| at <= now) {
             let waiting = self.waiting_count();
             self.budget.wake(now, Self::rules(&self.policy), waiting, &mut self.events);
+            self.stirred = true;
         }
         self.expire_holds(now);
         self.review_if_due(now);
         if self.table.next_instant() > now {
             return;
         }
+        self.stirred = true;
         while let Some(key) = self.table.pop_deadline(now) {
             self.at_work = Some(key);
             self.deadline_passed(now, key);
@@ -60,18 +64,22 @@ impl Mailbox {
     pub(super) fn pump(&mut self, now: Timestamp) {
         self.pump_at = Timestamp::NEVER;
         if self.table.waiting_count() == 0 {
+            self.table.set_standing(None);
             return self.floor.on_idle();
         }
         if self.awaits_answers() {
+            self.table.set_standing(None);
             return;
         }
-        let policy = Arc::clone(&self.policy);
+        if self.still_waits(now) {
+            return;
+        }
         while self.table.waiting_count() > 0 {
-            match self.pick(now, &policy) {
-                Pick::Go(key, grant) => self.start(now, key, grant, &policy),
-                Pick::Wait(wait) => {
+            match self.pick(now) {
+                Pick::Go(key, grant) => self.start(now, key, grant),
+                Pick::Wait(lane, wait) => {
                     self.pump_at = wait.until;
-                    return;
+                    return self.stand(now, lane, wait);
                 }
                 Pick::Nothing => return,
             }
@@ -81,65 +89,69 @@ impl Mailbox {
 
     /// Strict priority: background is looked at only when no foreground operation could use the slot (L3), the
     /// floor excepted.
-    fn pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Pick {
+    pub(super) fn pick(&mut self, now: Timestamp) -> Pick {
         if let Some(key) = self.peek(Lane::Foreground) {
-            if let Some(background) = self.floor_pick(now, policy) {
+            if let Some(background) = self.floor_pick(now) {
                 return Pick::Go(background, Grant::Floor);
             }
-            let Some(wait) = self.wait_of(now, key, Grant::Ordinary, policy) else {
+            let Some(wait) = self.wait_of(now, key, Grant::Ordinary) else {
                 return Pick::Go(key, Grant::Ordinary);
             };
             if let Some(entry) = self.table.get(key) {
                 self.budget.on_foreground_wait(now, &entry.cost(), &wait);
             }
             self.floor.on_foreground_backlog(now);
-            return self.pass_or_wait(now, key, wait, policy);
+            return self.pass_or_wait(now, key, wait);
         }
         if self.table.queued(Lane::Foreground) == 0 {
             self.floor.on_foreground_idle();
         }
         let Some(key) = self.peek(Lane::Background) else { return Pick::Nothing };
-        match self.wait_of(now, key, Grant::Ordinary, policy) {
+        if let Some(entry) = self.table.get(key) {
+            self.budget.look_ahead(now, &entry.cost());
+        }
+        match self.wait_of(now, key, Grant::Ordinary) {
             None => Pick::Go(key, Grant::Ordinary),
-            Some(wait) if self.is_shut_out(now, key, policy) => match self.wait_of(now, key, Grant::Floor, policy) {
+            Some(wait) if self.is_shut_out(now, key) => match self.wait_of(now, key, Grant::Floor) {
                 None => Pick::Go(key, Grant::Floor),
-                Some(floor) if floor.until < wait.until => Pick::Wait(floor),
-                Some(_) => self.pass_or_wait(now, key, wait, policy),
+                Some(floor) if floor.until < wait.until => Pick::Wait(Lane::Background, floor),
+                Some(_) => self.pass_or_wait(now, key, wait),
             },
-            Some(wait) => self.pass_or_wait(now, key, wait, policy),
+            Some(wait) => self.pass_or_wait(now, key, wait),
         }
     }
 
     /// Foreground alone has been backlogged for longer than the shortest window: one background operation goes first.
-    fn floor_pick(&mut self, now: Timestamp, policy: &MailboxPolicy) -> Option<OperationKey> {
-        if !self.floor.due(now, &policy.lanes, self.budget.window_min()) {
+    fn floor_pick(&mut self, now: Timestamp) -> Option<OperationKey> {
+        if !self.floor.due(now, &self.policy.lanes, self.budget.window_min()) {
             return None;
         }
         let key = self.peek(Lane::Background)?;
-        self.wait_of(now, key, Grant::Floor, policy).is_none().then_some(key)
+        self.wait_of(now, key, Grant::Floor).is_none().then_some(key)
     }
 
     /// Foreground does not wait, and what it alone has used has left background nothing for longer than the shortest
     /// window: this one goes by the floor.
-    fn is_shut_out(&self, now: Timestamp, key: OperationKey, policy: &MailboxPolicy) -> bool {
-        let fills = |entry: &Entry| self.budget.is_foregrounds(now, &entry.cost(), Self::rules(policy));
-        self.floor.due_alone(now, &policy.lanes, self.budget.window_min()) && self.table.get(key).is_some_and(fills)
+    fn is_shut_out(&self, now: Timestamp, key: OperationKey) -> bool {
+        let fills = |entry: &Entry| self.budget.is_foregrounds(now, &entry.cost(), Self::rules(&self.policy));
+        let lanes = &self.policy.lanes;
+        self.floor.due_alone(now, lanes, self.budget.window_min()) && self.table.get(key).is_some_and(fills)
     }
 
     /// A heavy head blocks lighter followers, except those that do not postpone it (bounded bypass, L9).
-    fn pass_or_wait(&mut self, now: Timestamp, head: OperationKey, wait: Wait, policy: &MailboxPolicy) -> Pick {
+    fn pass_or_wait(&mut self, now: Timestamp, head: OperationKey, wait: Wait) -> Pick {
         self.tell(head, &wait);
         let Some((lane, head_cost)) = self.table.get(head).map(|entry| (entry.lane, entry.cost())) else {
-            return Pick::Wait(wait);
+            return Pick::Nothing; // it was looked at a moment ago
         };
-        let weighted = matches!(wait.constraint.wall, Wall::Window { .. } | Wall::Reserve { .. });
-        if !weighted || self.table.queued(lane) < 2 || policy.lanes.bypass_max == 0 {
-            return Pick::Wait(wait);
+        if self.bypass(&wait) == Bypass::Shut || self.table.queued(lane) < 2 {
+            return Pick::Wait(lane, wait);
         }
         if self.table.first_cost(lane).is_some() {
             self.table.pass_over(lane); // all cost the same: none is lighter
-            return Pick::Wait(wait);
+            return Pick::Wait(lane, wait);
         }
+        let policy = &self.policy;
         let (budget, waits, rules) = (&self.budget, &self.shared_waits, Self::rules(policy));
         let passing = self.table.peek(lane, policy.lanes.bypass_max, |entry: &Entry, tenant| {
             if is_behind(waits, lane, tenant) {
@@ -156,7 +168,7 @@ impl Mailbox {
                 && budget.keeps_instant(now, lane, &head_cost, &cost, wait.until, rules);
             if passes { Usable::Yes } else { Usable::SkipOperation }
         });
-        passing.map_or(Pick::Wait(wait), |key| Pick::Go(key, Grant::Ordinary))
+        passing.map_or(Pick::Wait(lane, wait), |key| Pick::Go(key, Grant::Ordinary))
     }
 
     /// The next operation of a lane whose tenant is not already waiting at the shared scopes.
@@ -170,31 +182,25 @@ impl Mailbox {
         })
     }
 
-    pub(super) fn wait_of(
-        &self,
-        now: Timestamp,
-        key: OperationKey,
-        grant: Grant,
-        policy: &MailboxPolicy,
-    ) -> Option<Wait> {
+    pub(super) fn wait_of(&self, now: Timestamp, key: OperationKey, grant: Grant) -> Option<Wait> {
         let entry = self.table.get(key)?;
-        self.budget.wait(now, entry.lane, &entry.cost(), grant, Self::rules(policy))
+        self.budget.wait(now, entry.lane, &entry.cost(), grant, Self::rules(&self.policy))
     }
 
     /// Charges the mailbox's own budget, then goes the way of the other scopes.
-    fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant, policy: &MailboxPolicy) {
+    fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant) {
         self.at_work = Some(key);
         let Some(entry) = self.table.take(key, Step::Reserving) else { return };
         let (lane, cost) = (entry.lane, entry.cost());
         if cfg!(debug_assertions) {
             self.assert_order(now, key, grant);
         }
-        self.budget.reserve(now, lane, &cost, Self::rules(policy), &mut self.events);
+        self.budget.reserve(now, lane, &cost, Self::rules(&self.policy), &mut self.events);
         if cfg!(debug_assertions) && lane == Lane::Background && grant == Grant::Ordinary {
-            self.budget.assert_reserve(now, &cost, Self::rules(policy));
+            self.budget.assert_reserve(now, &cost, Self::rules(&self.policy));
         }
         if cfg!(debug_assertions) {
-            self.budget.assert_part(now, lane, &cost, Self::rules(policy));
+            self.budget.assert_part(now, lane, &cost, Self::rules(&self.policy));
         }
         self.on_start(now, lane, grant);
         match self.ask {
@@ -212,10 +218,8 @@ impl Mailbox {
         if self.table.get(key).is_none_or(|entry| entry.lane == Lane::Foreground) {
             return;
         }
-        let policy = Arc::clone(&self.policy);
-        let runnable = self
-            .peek(Lane::Foreground)
-            .is_some_and(|first| self.wait_of(now, first, Grant::Ordinary, &policy).is_none());
+        let runnable =
+            self.peek(Lane::Foreground).is_some_and(|first| self.wait_of(now, first, Grant::Ordinary).is_none());
         let foreground = if runnable { lanes::Foreground::Runnable } else { lanes::Foreground::NotRunnable };
         let grant = match grant {
             Grant::Ordinary => lanes::BackgroundGrant::Ordinary,
@@ -237,6 +241,9 @@ impl Mailbox {
 
     /// A mailbox is paced by its ledger and its connections, so its wave only tells.
     pub(super) fn plan_wave(&mut self, now: Timestamp) {
+        if self.budget.has_no_wave() {
+            return;
+        }
         let table = &self.table;
         let waiting = || {
             let mut cost = table.queued_cost(Lane::Foreground);

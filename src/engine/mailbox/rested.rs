@@ -70,6 +70,7 @@ impl Mailbox {
             at_work: _,
             tenure_at: _,
             withholds: _,
+            stirred: _,
         } = self;
         let is_plain = self.is_idle() && shared_waits.is_empty() && *reserving == 0 && late.is_empty();
         let budget = budget.packed(now, policy).filter(|_| is_plain)?;

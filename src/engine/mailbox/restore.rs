@@ -82,6 +82,7 @@ impl Mailbox {
     /// Puts the breaker back that an earlier life of this mailbox had: call it before [`Mailbox::restore`].
     pub fn restore_breaker(&mut self, now: Timestamp, memory: &BreakerMemory) {
         self.now = self.now.max(now);
+        self.table.set_standing(None);
         self.budget.restore_breaker(self.now, memory, Self::rules(&self.policy));
     }
 
@@ -91,10 +92,11 @@ impl Mailbox {
     /// longer than they must, never shorter.
     pub fn restore(&mut self, now: Timestamp, operations: Vec<RestoredOperation>, attempts: &[PastAttempt]) {
         self.now = self.now.max(now);
+        self.table.set_standing(None);
         let linger = self.policy.guard.request_deadline_max;
         for attempt in attempts {
             let (claimed_at, until) = (attempt.claimed_at.min(now), attempt.counts_until(now, linger));
-            self.budget.restore(attempt.lane, &attempt.cost, until, &self.policy.guard);
+            self.budget.restore(attempt.lane, &attempt.cost, until, Self::rules(&self.policy));
             if attempt.may_be_live(now) {
                 self.budget.restore_live(now, (attempt.lane, claimed_at), until, Self::rules(&self.policy));
             }

@@ -113,6 +113,7 @@ impl Mailbox {
             pump_at: self.pump_at,
             tenure_at: Timestamp::NEVER,
             withholds: false,
+            stirred: true,
             full: self.full,
             told: None,
             at_work: None,
@@ -122,6 +123,7 @@ impl Mailbox {
     /// Puts an operation into its lane that was submitted long ago: foreground's need has been learned from it then.
     pub(in crate::engine) fn feed(&mut self, now: Timestamp, operation: Operation) {
         let key = operation.key;
+        self.table.set_standing(None);
         self.table.insert(&operation);
         self.ready(now, key, End::Tail);
         self.effects.retain(|effect| !matches!(effect, Effect::Record(_)));
@@ -129,9 +131,10 @@ impl Mailbox {
 
     /// The same mailbox under other limits.
     pub(in crate::engine) fn relimit(&mut self, now: Timestamp, limits: Vec<Limit>) {
+        self.table.set_standing(None);
         let mut policy = MailboxPolicy::clone(&self.policy);
         policy.scope.limits = limits;
-        self.budget.reconfigure(now, &policy.scope, &policy.guard);
+        self.budget.reconfigure(now, &policy.scope, Self::rules(&policy));
         self.policy = Arc::new(policy);
     }
 

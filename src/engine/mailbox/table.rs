@@ -10,6 +10,7 @@ use super::deadlines::Deadlines;
 use super::entry::{Entry, Step};
 use super::names::Names;
 use super::slab::Slab;
+use super::standing::Standing;
 use crate::engine::cost::{Cost, CostSum};
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{Links, NIL, Order, Usable};
@@ -43,6 +44,8 @@ struct Here {
     live: [u32; 2],
     due: BTreeSet<(Timestamp, OperationKey)>,
     deadlines: Deadlines,
+    /// What the first of those that wait is known to wait for.
+    standing: Option<Standing>,
 }
 
 impl Here {
@@ -56,6 +59,7 @@ impl Here {
             live: [0; 2],
             due: BTreeSet::new(),
             deadlines: Deadlines::default(),
+            standing: None,
         }
     }
 }
@@ -89,6 +93,19 @@ impl Table {
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
             self.here = None;
+        }
+    }
+
+    /// The pump's last answer, while it stands.
+    #[inline]
+    pub(super) fn standing(&self) -> Option<&Standing> {
+        self.here.as_deref()?.standing.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn set_standing(&mut self, standing: Option<Standing>) {
+        if let Some(here) = self.here.as_deref_mut() {
+            here.standing = standing;
         }
     }
 

@@ -10,6 +10,7 @@ impl Mailbox {
     /// Says what this process may do: call it before [`Mailbox::restore`], so that what is restored is bound by it.
     pub fn begin_tenure(&mut self, now: Timestamp, tenure: Tenure) {
         self.now = self.now.max(now);
+        self.table.set_standing(None);
         self.own(self.now, tenure);
     }
 
@@ -32,6 +33,7 @@ impl Mailbox {
     /// Works off an instant at which the tenure changes by itself.
     pub(super) fn review_if_due(&mut self, now: Timestamp) {
         if self.tenure_at <= now {
+            self.stirred = true;
             self.review(now);
         }
     }

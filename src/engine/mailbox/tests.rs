@@ -18,6 +18,7 @@ mod door;
 mod holds;
 mod late;
 mod mended;
+mod standing;
 mod tenure;
 mod unknown;
 mod vigil;

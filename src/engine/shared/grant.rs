@@ -63,9 +63,10 @@ impl Shared {
                 }
             }
             Input::Reconfigure(policy) => {
-                self.application.reconfigure(now, &policy.application, &policy.guard);
+                let rules = Rules::from(&*policy);
+                self.application.reconfigure(now, &policy.application, rules);
                 for budget in self.tenants.values_mut() {
-                    budget.reconfigure(now, &policy.tenant, &policy.guard);
+                    budget.reconfigure(now, &policy.tenant, rules);
                 }
                 self.policy = policy;
                 self.deny_hopeless(now);
@@ -342,7 +343,7 @@ impl Shared {
             let (wall, until, certainty) = turn.unwrap_or((Wall::Queue, now, Certainty::Exact));
             let scope = ScopeKind::Application;
             let constraint = Constraint { wall, scope, ready_at: until, certainty, binding: true };
-            Wait { until, constraint, windows: 0 }
+            Wait { until, constraint, windows: 0, stands_until: Timestamp::EPOCH, full_until: Timestamp::EPOCH }
         });
         // Distinct instants at the admitted rate: the k-th in line comes k gaps later.
         let position = self.lanes[lane.index()].len().saturating_sub(1);

@@ -46,7 +46,7 @@ impl Shared {
                 self.tenant_mut(tenant);
             }
             for budget in self.budgets_of_mut(tenant.as_ref()) {
-                budget.restore(attempt.lane, &attempt.cost, until, &policy.guard);
+                budget.restore(attempt.lane, &attempt.cost, until, Rules::from(&*policy));
                 if attempt.may_be_live(now) {
                     let of = (attempt.lane, attempt.claimed_at.min(now));
                     budget.restore_live(now, of, until, Rules::from(&*policy));
