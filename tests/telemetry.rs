@@ -97,9 +97,16 @@ fn breaker_events() -> Vec<Event> {
             trips: 1,
             waiting: 240,
         },
-        Event::BreakerExtended { scope: Scope::Tenant("acme".into()), reason: TripReason::Manual, until },
-        Event::BreakerHalfOpened { scope: mailbox() },
-        Event::BreakerClosed { scope: Scope::Application },
+        Event::BreakerExtended {
+            scope: Scope::Tenant("acme".into()),
+            reason: TripReason::Manual,
+            cooldown: Duration::from_secs(60),
+            until,
+            trips: 1,
+            waiting: 12,
+        },
+        Event::BreakerHalfOpened { scope: mailbox(), reason: TripReason::Sustained429, trips: 1, waiting: 240 },
+        Event::BreakerClosed { scope: Scope::Application, reason: TripReason::Health, trips: 0 },
     ]
 }
 
@@ -153,7 +160,13 @@ fn operation_events() -> Vec<Event> {
             first_at: NINE,
             last_at: NINE.after(Duration::from_secs(480)),
         },
-        Event::ResumeFinished { scope: mailbox(), count: 240 },
+        Event::ResumeFinished {
+            scope: mailbox(),
+            count: 240,
+            spread: Duration::from_secs(500),
+            first_at: NINE,
+            last_at: NINE.after(Duration::from_secs(500)),
+        },
         finished("accepted", Some(202)),
         finished("unknown", None),
         Event::MailboxSuspended { scope: mailbox(), of: Subject::Account, status: Some(401) },

@@ -67,18 +67,34 @@ pub enum Event {
         scope: Scope,
         /// Why.
         reason: TripReason,
+        /// How long from now.
+        cooldown: Duration,
         /// The new end.
         until: Timestamp,
+        /// Ceilings learned so far.
+        trips: u32,
+        /// Operations that share this wait.
+        waiting: u32,
     },
     /// The cooldown ended: one probe may go.
     BreakerHalfOpened {
         /// Which scope.
         scope: Scope,
+        /// Why it was open.
+        reason: TripReason,
+        /// Ceilings learned so far.
+        trips: u32,
+        /// Operations that wait for the probe.
+        waiting: u32,
     },
     /// Back to normal.
     BreakerClosed {
         /// Which scope.
         scope: Scope,
+        /// Why it was open.
+        reason: TripReason,
+        /// Ceilings learned so far.
+        trips: u32,
     },
     /// A reservation was denied.
     ReservationDenied {
@@ -170,6 +186,12 @@ pub enum Event {
         scope: Scope,
         /// How many.
         count: u32,
+        /// Over which span they went.
+        spread: Duration,
+        /// When the wave began.
+        first_at: Timestamp,
+        /// When the last of them went.
+        last_at: Timestamp,
     },
     /// The provider refused the mailbox or the account itself: nothing leaves it until a person resumes it.
     MailboxSuspended {

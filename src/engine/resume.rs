@@ -29,6 +29,7 @@ pub(crate) struct Wave {
     left: u32,
     /// The span between two of them where nothing else paces; zero where something does.
     gap: Duration,
+    began_at: Timestamp,
     next_at: Timestamp,
 }
 
@@ -44,7 +45,7 @@ impl Wave {
         };
         let spread = last_at.since(now);
         let event = Event::ResumePlanned { scope: scope.clone(), count, spread, first_at: now, last_at };
-        Some((Self { count, left: count, gap, next_at: now }, event))
+        Some((Self { count, left: count, gap, began_at: now, next_at: now }, event))
     }
 
     /// When the next of them may go; `None`: now, as far as the wave is concerned.
@@ -56,7 +57,15 @@ impl Wave {
     pub(crate) fn on_start(&mut self, scope: &Scope, now: Timestamp) -> Option<Event> {
         self.next_at = self.next_at.max(now).after(self.gap);
         self.left = self.left.saturating_sub(1);
-        (self.left == 0).then(|| Event::ResumeFinished { scope: scope.clone(), count: self.count })
+        let (count, first_at) = (self.count, self.began_at);
+        let finished = || Event::ResumeFinished {
+            scope: scope.clone(),
+            count,
+            spread: now.since(first_at),
+            first_at,
+            last_at: now,
+        };
+        (self.left == 0).then(finished)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -94,6 +103,12 @@ mod tests {
             instants.push(now.as_micros() / 1_000_000);
             let event = wave.on_start(&Scope::Application, now);
             assert_eq!(event.is_some(), wave.is_over());
+            if let Some(event) = event {
+                let Event::ResumeFinished { count: 3, spread, first_at, last_at, .. } = event else {
+                    panic!("{event:?}")
+                };
+                assert_eq!((spread, first_at, last_at), (now.since(Timestamp::EPOCH), Timestamp::EPOCH, now));
+            }
         }
         assert_eq!(instants, [0, 10, 20]);
     }

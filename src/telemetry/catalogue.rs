@@ -5,6 +5,7 @@
 //! at the usual level. Values are rendered only when a subscriber wants the event.
 
 mod attempt;
+mod breaker;
 mod hold;
 
 use std::time::Duration;
@@ -121,7 +122,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         EventKind::BreakerOpened { .. }
         | EventKind::BreakerExtended { .. }
         | EventKind::BreakerHalfOpened { .. }
-        | EventKind::BreakerClosed { .. } => breaker(kind, redaction),
+        | EventKind::BreakerClosed { .. } => breaker::trace(kind, redaction),
         EventKind::ReservationDenied { .. }
         | EventKind::BackgroundCapped { .. }
         | EventKind::QueueFull { .. }
@@ -145,43 +146,6 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         | EventKind::TransportPanicked { .. }
         | EventKind::PermitAbandoned { .. }
         | EventKind::ShutdownFinished { .. } => process(kind, redaction),
-    }
-}
-
-fn breaker(kind: &EventKind, redaction: Redaction) {
-    match kind {
-        EventKind::BreakerOpened { scope, reason, cooldown, until, trips, waiting } => warn!(
-            name: BREAKER_OPENED, target: BREAKER, {
-                breaker.scope = %ShownScope(scope, redaction),
-                breaker.reason = reason.as_str(),
-                breaker.cooldown_ms = millis(*cooldown),
-                breaker.until = %Rfc3339(*until),
-                breaker.trips = trips,
-                breaker.waiting = waiting,
-            },
-            "breaker opened"
-        ),
-        EventKind::BreakerExtended { scope, reason, until } => warn!(
-            name: BREAKER_EXTENDED, target: BREAKER, {
-                breaker.scope = %ShownScope(scope, redaction),
-                breaker.reason = reason.as_str(),
-                breaker.until = %Rfc3339(*until),
-            },
-            "breaker extended"
-        ),
-        EventKind::BreakerHalfOpened { scope } => info!(
-            name: BREAKER_HALF_OPENED, target: BREAKER, {
-                breaker.scope = %ShownScope(scope, redaction),
-            },
-            "breaker half-opened"
-        ),
-        EventKind::BreakerClosed { scope } => info!(
-            name: BREAKER_CLOSED, target: BREAKER, {
-                breaker.scope = %ShownScope(scope, redaction),
-            },
-            "breaker closed"
-        ),
-        _ => {}
     }
 }
 
@@ -226,10 +190,13 @@ fn flow(kind: &EventKind, redaction: Redaction) {
             },
             "resumption planned"
         ),
-        EventKind::ResumeFinished { scope, count } => info!(
+        EventKind::ResumeFinished { scope, count, spread, first_at, last_at } => info!(
             name: RESUME_FINISHED, target: RESUME, {
                 scope = %ShownScope(scope, redaction),
                 resume.count = count,
+                resume.spread_ms = millis(*spread),
+                resume.first_at = %Rfc3339(*first_at),
+                resume.last_at = %Rfc3339(*last_at),
             },
             "resumption finished"
         ),

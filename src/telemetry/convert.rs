@@ -13,11 +13,13 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
         Event::BreakerOpened { scope, reason, cooldown, until, trips, waiting } => {
             EventKind::BreakerOpened { scope, reason, cooldown, until: system_time(until), trips, waiting }
         }
-        Event::BreakerExtended { scope, reason, until } => {
-            EventKind::BreakerExtended { scope, reason, until: system_time(until) }
+        Event::BreakerExtended { scope, reason, cooldown, until, trips, waiting } => {
+            EventKind::BreakerExtended { scope, reason, cooldown, until: system_time(until), trips, waiting }
         }
-        Event::BreakerHalfOpened { scope } => EventKind::BreakerHalfOpened { scope },
-        Event::BreakerClosed { scope } => EventKind::BreakerClosed { scope },
+        Event::BreakerHalfOpened { scope, reason, trips, waiting } => {
+            EventKind::BreakerHalfOpened { scope, reason, trips, waiting }
+        }
+        Event::BreakerClosed { scope, reason, trips } => EventKind::BreakerClosed { scope, reason, trips },
         Event::ReservationDenied { scope, wall, frees_at, lane, cost } => {
             let cost = cost_at(&cost, wall);
             EventKind::ReservationDenied { scope, window: wall, frees_at: system_time(frees_at), lane, cost }
@@ -41,7 +43,10 @@ pub(super) fn kind(event: &Event, context: &Context<'_>) -> EventKind {
             let (first_at, last_at) = (system_time(first_at), system_time(last_at));
             EventKind::ResumePlanned { scope, count, spread, first_at, last_at }
         }
-        Event::ResumeFinished { scope, count } => EventKind::ResumeFinished { scope, count },
+        Event::ResumeFinished { scope, count, spread, first_at, last_at } => {
+            let (first_at, last_at) = (system_time(first_at), system_time(last_at));
+            EventKind::ResumeFinished { scope, count, spread, first_at, last_at }
+        }
         Event::MailboxSuspended { scope, of, status } => EventKind::SendsSuspended { scope, of, status },
         Event::AttemptFinished { key: _, lane, outcome, status, attempt, waited } => {
             EventKind::AttemptFinished { operation_id, mailbox, lane, outcome, status, attempt, waited }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-use super::{HoldEvent, catalogue, instant};
+use super::{HoldEvent, StorePolicy, catalogue, instant};
 use crate::engine::operation::{ExhaustCause, QuarantineCause};
 use crate::engine::{Lane, Scope, Subject, TripReason, Wall};
 
@@ -24,31 +24,6 @@ pub enum Level {
     Warn,
     /// A fault.
     Error,
-}
-
-/// What goes on while a store does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum StorePolicy {
-    /// Sending goes on at half the budget.
-    Half,
-    /// Sending stops.
-    Pause,
-    /// Sending goes on at a trickle.
-    Trickle,
-}
-
-impl StorePolicy {
-    /// The name in events.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Half => "half",
-            Self::Pause => "pause",
-            Self::Trickle => "trickle",
-        }
-    }
 }
 
 /// What happened. Serialises with its name under `event`; spans of time are whole milliseconds (`*_ms`), instants
@@ -86,9 +61,16 @@ pub enum EventKind {
         /// Why.
         #[serde(serialize_with = "reason_str")]
         reason: TripReason,
+        /// How long from now.
+        #[serde(rename = "cooldown_ms", serialize_with = "millis")]
+        cooldown: Duration,
         /// The new end.
         #[serde(serialize_with = "instant::serialize_option")]
         until: Option<SystemTime>,
+        /// Ceilings learned so far.
+        trips: u32,
+        /// Operations that share this wait.
+        waiting: u32,
     },
     /// The cooldown ended: one probe may go.
     #[serde(rename = "breaker.scope.half_opened")]
@@ -96,6 +78,13 @@ pub enum EventKind {
         /// Which scope.
         #[serde(serialize_with = "display")]
         scope: Scope,
+        /// Why it was open.
+        #[serde(serialize_with = "reason_str")]
+        reason: TripReason,
+        /// Ceilings learned so far.
+        trips: u32,
+        /// Operations that wait for the probe.
+        waiting: u32,
     },
     /// Back to normal.
     #[serde(rename = "breaker.scope.closed")]
@@ -103,6 +92,11 @@ pub enum EventKind {
         /// Which scope.
         #[serde(serialize_with = "display")]
         scope: Scope,
+        /// Why it was open.
+        #[serde(serialize_with = "reason_str")]
+        reason: TripReason,
+        /// Ceilings learned so far.
+        trips: u32,
     },
     /// A budget had no room.
     #[serde(rename = "budget.reservation.denied")]
@@ -230,6 +224,15 @@ pub enum EventKind {
         scope: Scope,
         /// How many.
         count: u32,
+        /// Over which span they went.
+        #[serde(rename = "spread_ms", serialize_with = "millis")]
+        spread: Duration,
+        /// When the wave began.
+        #[serde(serialize_with = "instant::serialize_option")]
+        first_at: Option<SystemTime>,
+        /// When the last of them went.
+        #[serde(serialize_with = "instant::serialize_option")]
+        last_at: Option<SystemTime>,
     },
     /// An attempt ended.
     #[serde(rename = "send.attempt.finished")]

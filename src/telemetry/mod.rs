@@ -14,11 +14,12 @@
 //! still in development; and any event below `info`, which may become rarer when it costs too much.
 //!
 //! ```
-//! use mailweir::engine::{Event, Scope, Timestamp};
+//! use mailweir::engine::{Event, Scope, Timestamp, TripReason};
 //! use mailweir::telemetry::{Context, Redaction, Telemetry};
 //!
 //! let telemetry = Telemetry::new(Redaction::Hashed);
-//! let closed = Event::BreakerClosed { scope: Scope::Mailbox("noreply@contoso.example".into()) };
+//! let scope = Scope::Mailbox("noreply@contoso.example".into());
+//! let closed = Event::BreakerClosed { scope, reason: TripReason::Sustained429, trips: 1 };
 //! let shown = telemetry.emit(Timestamp::from_micros(1_000), &closed, &Context::default());
 //! assert_eq!(shown.name(), "breaker.scope.closed");
 //! ```
@@ -28,6 +29,7 @@ mod convert;
 mod hold;
 mod instant;
 mod kind;
+mod policy;
 mod redaction;
 
 use std::sync::Arc;
@@ -35,7 +37,8 @@ use std::time::{Duration, SystemTime};
 
 pub use hold::{HeldScope, HoldEvent};
 pub use instant::system_time;
-pub use kind::{EventKind, Level, StorePolicy};
+pub use kind::{EventKind, Level};
+pub use policy::StorePolicy;
 pub use redaction::Redaction;
 
 use crate::engine::{Event, Lane, Timestamp};

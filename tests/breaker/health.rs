@@ -64,6 +64,7 @@ fn each_failed_probe_doubles_the_cooldown_up_to_its_cap_and_a_success_closes_at_
     rig.wake(until);
     rig.events.clear();
     rig.attempt(until, Verdict::Accepted);
+    assert_eq!(rig.reasons(), [TripReason::Health]);
     assert_eq!((rig.gate(until), rig.told()), (Gate::Pass, vec!["closed"]));
     fail(&mut rig, until, 4);
     assert_eq!(rig.gate(until), Gate::Pass, "the count begins anew");

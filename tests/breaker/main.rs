@@ -15,7 +15,7 @@ use std::time::Duration;
 use mailweir::engine::breaker::{Breaker, BreakerFacts, BreakerState, Gate, LimitUse};
 use mailweir::engine::constraint::Wall;
 use mailweir::engine::cost::Unit;
-use mailweir::engine::event::Event;
+use mailweir::engine::event::{Event, TripReason};
 use mailweir::engine::limit::Limit;
 use mailweir::engine::policy::BreakerPolicy;
 use mailweir::engine::ratio::Ratio;
@@ -70,7 +70,7 @@ impl Rig {
     }
 
     fn wake(&mut self, now: Timestamp) {
-        self.breaker.on_wake(now, &self.policy, 0, &mut self.events);
+        self.breaker.on_wake(now, &self.policy, 3, &mut self.events);
     }
 
     fn gate(&self, now: Timestamp) -> Gate {
@@ -101,6 +101,18 @@ impl Rig {
         self.wake(closed);
         assert_eq!(self.state(closed), BreakerState::Closed);
         closed
+    }
+
+    /// Why it was open, of each event told so far.
+    fn reasons(&self) -> Vec<TripReason> {
+        let reason = |event: &Event| match event {
+            Event::BreakerOpened { reason, .. }
+            | Event::BreakerExtended { reason, .. }
+            | Event::BreakerHalfOpened { reason, .. }
+            | Event::BreakerClosed { reason, .. } => *reason,
+            other => panic!("a breaker told {other:?}"),
+        };
+        self.events.iter().map(reason).collect()
     }
 
     /// The names of the events told so far, which are then forgotten.
@@ -191,7 +203,9 @@ fn one_episode_tells_its_life_in_order() {
         other => panic!("{other:?}"),
     }
     rig.wake(end);
+    assert!(matches!(rig.events[1], Event::BreakerHalfOpened { waiting: 3, .. }), "{:?}", rig.events);
     rig.recover(end);
+    assert_eq!(rig.reasons(), [TripReason::Sustained429; 3]);
     assert_eq!(rig.told(), ["opened", "half-opened", "closed"]);
 }
 

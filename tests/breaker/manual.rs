@@ -1,7 +1,6 @@
 //! Operators, other processes, and hostile values.
 
 use super::*;
-use mailweir::engine::event::TripReason;
 
 #[test]
 fn a_trip_holds_until_its_expiry_and_is_then_probed_like_any_cooldown() {
@@ -12,6 +11,7 @@ fn a_trip_holds_until_its_expiry_and_is_then_probed_like_any_cooldown() {
     assert_eq!(rig.breaker.deadline(), Some(at(300)));
     rig.wake(at(300));
     rig.recover(at(300));
+    assert_eq!(rig.reasons(), [TripReason::Manual; 3]);
     assert_eq!(rig.told(), ["opened", "half-opened", "closed"]);
     assert_eq!(rig.facts(at(330)).trips, 0);
 }
@@ -59,6 +59,9 @@ fn the_cooldown_of_another_process_is_merged_by_the_later_end() {
         rig.breaker.merge_cooldown(at(1), at(other), &mut rig.events);
         assert_eq!(rig.until(at(1)), at(expected));
     }
+    assert!(
+        matches!(rig.events[1], Event::BreakerExtended { cooldown, until, .. } if cooldown > Duration::ZERO && until > at(0))
+    );
     assert_eq!(rig.told(), ["opened", "extended"]);
     rig.breaker.merge_cooldown(at(60), at(59), &mut rig.events);
     assert_eq!(rig.gate(at(60)), Gate::Probe);

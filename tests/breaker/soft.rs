@@ -75,6 +75,7 @@ fn only_a_full_limit_pauses_background_and_only_for_a_window() {
     assert_eq!(rig.gate(at(1)), Gate::Pass, "foreground goes on");
     assert_eq!(rig.breaker.background_paused(at(61)), None);
     rig.wake(at(61));
+    assert_eq!(rig.reasons(), [TripReason::SoftPercentage; 2]);
     assert_eq!(rig.told(), ["opened", "closed"]);
 }
 

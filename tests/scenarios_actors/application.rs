@@ -220,8 +220,8 @@ fn the_bare_engines_share_one_cooldown_and_one_probe() {
 
     let turns = world.events().iter().filter_map(|(at, event)| match event {
         Event::BreakerOpened { scope: Scope::Application, .. } => Some((*at, Turn::Opened)),
-        Event::BreakerHalfOpened { scope: Scope::Application } => Some((*at, Turn::HalfOpened)),
-        Event::BreakerClosed { scope: Scope::Application } => Some((*at, Turn::Closed)),
+        Event::BreakerHalfOpened { scope: Scope::Application, .. } => Some((*at, Turn::HalfOpened)),
+        Event::BreakerClosed { scope: Scope::Application, .. } => Some((*at, Turn::Closed)),
         Event::ResumePlanned { scope: Scope::Application, .. } => Some((*at, Turn::Planned)),
         _ => None,
     });

@@ -196,7 +196,7 @@ fn the_rest_of_everything_goes_on_as_a_wave_where_nothing_else_paces_it() {
         while let Some(Some(Ok(event))) = events.next().now_or_never() {
             match event.kind {
                 EventKind::ResumePlanned { scope: Scope::Application, count, .. } => waves.push(count),
-                EventKind::ResumeFinished { scope: Scope::Application, count } => waves.push(count),
+                EventKind::ResumeFinished { scope: Scope::Application, count, .. } => waves.push(count),
                 _ => {}
             }
         }

@@ -62,7 +62,6 @@ use crate::engine::scope::Scope;
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Throttle, ThrottleKind, Verdict};
 
-use episode::Turn;
 pub(crate) use health::Tally;
 
 use health::Outage;
@@ -144,7 +143,7 @@ impl Breaker {
         waiting: u32,
         events: &mut Vec<Event>,
     ) {
-        self.roll(now, policy, events);
+        self.roll(now, policy, waiting, events);
         self.on_elsewhere(now, sent_at);
         match &answer.verdict {
             Verdict::Transient { .. } | Verdict::Unknown => {
@@ -197,10 +196,10 @@ impl Breaker {
     pub fn close(&mut self, now: Timestamp, events: &mut Vec<Event>) {
         self.tally = Tally::default();
         let Some(active) = &mut self.active else { return };
-        let was_closed = active.is_closed(now);
+        let (was_closed, reason) = (active.is_closed(now), active.reason(now).unwrap_or(TripReason::Manual));
         active.close(now);
         if !was_closed {
-            events.push(Event::BreakerClosed { scope: self.scope.clone() });
+            events.push(Event::BreakerClosed { scope: self.scope.clone(), reason, trips: active.trips });
         }
         self.tidy(now);
     }
@@ -229,11 +228,10 @@ impl Breaker {
 
     /// A deadline has come (or any other instant): writes down what time has changed and tells of it.
     ///
-    /// Afterwards [`Breaker::deadline`] is later than `now`, or `None`. `waiting` is taken for symmetry with the
-    /// other calls; no event of time alone carries it.
+    /// Afterwards [`Breaker::deadline`] is later than `now`, or `None`. `waiting` is the number of operations that share
+    /// this wait.
     pub fn on_wake(&mut self, now: Timestamp, policy: &BreakerPolicy, waiting: u32, events: &mut Vec<Event>) {
-        let _ = waiting;
-        self.roll(now, policy, events);
+        self.roll(now, policy, waiting, events);
         self.tidy(now);
     }
 
@@ -276,10 +274,10 @@ impl Breaker {
         self.tally = tally;
     }
 
-    fn roll(&mut self, now: Timestamp, policy: &BreakerPolicy, events: &mut Vec<Event>) {
+    fn roll(&mut self, now: Timestamp, policy: &BreakerPolicy, waiting: u32, events: &mut Vec<Event>) {
         if let Some(active) = &mut self.active {
             active.probe_timeout = policy.probe_timeout;
-            active.roll(now, &self.scope, events);
+            active.roll(now, &self.scope, waiting, events);
         }
     }
 
@@ -295,7 +293,7 @@ impl Breaker {
         if active.outage.is_some_and(|outage| sent_at > outage.set_at) {
             active.outage = None;
             self.tally = Tally::default();
-            active.tell_closed(now, &self.scope, events);
+            active.tell_closed(now, &self.scope, TripReason::Health, events);
         }
     }
 
@@ -373,11 +371,8 @@ impl Breaker {
         waiting: u32,
         events: &mut Vec<Event>,
     ) {
-        if let Some(active) = &mut self.active
-            && !active.episodes.is_of_running_episode(sent_at)
-            && active.episodes.on_success(now, policy) == Turn::Closed
-        {
-            active.tell_closed(now, &self.scope, events);
+        if let Some(active) = &mut self.active {
+            active.on_success(now, sent_at, policy, &self.scope, events);
         }
         let teaches = self.active.as_ref().is_some_and(|active| !active.soft.is_empty());
         if answer.usage.is_none() && !teaches {
@@ -394,7 +389,7 @@ impl Breaker {
             None => active.soft.on_silence(now, &uses()),
         }
         if was_paused && !active.soft.is_paused(now) {
-            active.tell_closed(now, &self.scope, events);
+            active.tell_closed(now, &self.scope, TripReason::SoftPercentage, events);
         }
     }
 }

@@ -136,16 +136,16 @@ impl Active {
         self.trips = self.trips.saturating_add(1);
     }
 
-    pub(super) fn roll(&mut self, now: Timestamp, scope: &Scope, events: &mut Vec<Event>) {
-        let mut closed = self.soft.roll(now);
+    pub(super) fn roll(&mut self, now: Timestamp, scope: &Scope, waiting: u32, events: &mut Vec<Event>) {
+        let mut closed = self.soft.roll(now).then_some(TripReason::SoftPercentage);
         self.ceilings.retain(|one| now < one.ends_at);
         if self.probe.is_some_and(|probe| !probe.is_live(now)) {
             self.probe = None;
         }
-        let mut half_opened = false;
+        let (mut half_opened, reason) = (None, self.episodes.reason);
         match self.episodes.roll(now) {
-            Turn::HalfOpened => half_opened = true,
-            Turn::Closed => closed = true,
+            Turn::HalfOpened => half_opened = Some(reason),
+            Turn::Closed => closed = Some(reason),
             Turn::None => {}
         }
         if let Some(outage) = &mut self.outage
@@ -153,13 +153,13 @@ impl Active {
             && !outage.half_open
         {
             outage.half_open = true;
-            half_opened = true;
+            half_opened = Some(TripReason::Health);
         }
-        if half_opened {
-            events.push(Event::BreakerHalfOpened { scope: scope.clone() });
+        if let Some(reason) = half_opened {
+            events.push(Event::BreakerHalfOpened { scope: scope.clone(), reason, trips: self.trips, waiting });
         }
-        if closed {
-            self.tell_closed(now, scope, events);
+        if let Some(reason) = closed {
+            self.tell_closed(now, scope, reason, events);
         }
     }
 
@@ -211,7 +211,7 @@ impl Active {
         }
     }
 
-    fn reason(&self, now: Timestamp) -> Option<TripReason> {
+    pub(super) fn reason(&self, now: Timestamp) -> Option<TripReason> {
         let health = self.outage.map(|_| TripReason::Health);
         let soft = self.soft.is_paused(now).then_some(TripReason::SoftPercentage);
         let cooldown = self.episodes.has_opened().then_some(self.episodes.reason);
@@ -227,7 +227,8 @@ impl Active {
     pub(super) fn held(&self, now: Timestamp, scope: &Scope, was_blocked: bool, waiting: u32) -> Event {
         let (reason, until) = (self.episodes.reason, self.episodes.until);
         if was_blocked {
-            Event::BreakerExtended { scope: scope.clone(), reason, until }
+            let (scope, cooldown, trips) = (scope.clone(), until.since(now), self.trips);
+            Event::BreakerExtended { scope, reason, cooldown, until, trips, waiting }
         } else {
             self.opened(now, scope, reason, until, waiting)
         }
@@ -245,9 +246,25 @@ impl Active {
         Event::BreakerOpened { scope, reason, cooldown, until, trips, waiting }
     }
 
-    pub(super) fn tell_closed(&self, now: Timestamp, scope: &Scope, events: &mut Vec<Event>) {
+    /// The provider accepted what was sent at `sent_at`.
+    pub(super) fn on_success(
+        &mut self,
+        now: Timestamp,
+        sent_at: Timestamp,
+        policy: &BreakerPolicy,
+        scope: &Scope,
+        events: &mut Vec<Event>,
+    ) {
+        let reason = self.episodes.reason;
+        if !self.episodes.is_of_running_episode(sent_at) && self.episodes.on_success(now, policy) == Turn::Closed {
+            self.tell_closed(now, scope, reason, events);
+        }
+    }
+
+    /// It is closed, unless something else keeps it open; `reason`: what came to its end.
+    pub(super) fn tell_closed(&self, now: Timestamp, scope: &Scope, reason: TripReason, events: &mut Vec<Event>) {
         if self.is_closed(now) {
-            events.push(Event::BreakerClosed { scope: scope.clone() });
+            events.push(Event::BreakerClosed { scope: scope.clone(), reason, trips: self.trips });
         }
     }
 }

@@ -11,17 +11,22 @@ pub(super) fn event(kind: EventKind) -> Option<Event> {
         EventKind::BreakerOpened { scope, reason, cooldown, until, trips, waiting } => {
             Event::BreakerOpened { scope, reason, cooldown, until: instant(until), trips, waiting }
         }
-        EventKind::BreakerExtended { scope, reason, until } => {
-            Event::BreakerExtended { scope, reason, until: instant(until) }
+        EventKind::BreakerExtended { scope, reason, cooldown, until, trips, waiting } => {
+            Event::BreakerExtended { scope, reason, cooldown, until: instant(until), trips, waiting }
         }
-        EventKind::BreakerHalfOpened { scope } => Event::BreakerHalfOpened { scope },
-        EventKind::BreakerClosed { scope } => Event::BreakerClosed { scope },
+        EventKind::BreakerHalfOpened { scope, reason, trips, waiting } => {
+            Event::BreakerHalfOpened { scope, reason, trips, waiting }
+        }
+        EventKind::BreakerClosed { scope, reason, trips } => Event::BreakerClosed { scope, reason, trips },
         EventKind::QueueFull { scope, lane, depth, .. } => Event::QueueFull { scope, lane, depth },
         EventKind::ResumePlanned { scope, count, spread, first_at, last_at } => {
             let (first_at, last_at) = (instant(first_at), instant(last_at));
             Event::ResumePlanned { scope, count, spread, first_at, last_at }
         }
-        EventKind::ResumeFinished { scope, count } => Event::ResumeFinished { scope, count },
+        EventKind::ResumeFinished { scope, count, spread, first_at, last_at } => {
+            let (first_at, last_at) = (instant(first_at), instant(last_at));
+            Event::ResumeFinished { scope, count, spread, first_at, last_at }
+        }
         EventKind::SendsSuspended { scope, of, status } => Event::MailboxSuspended { scope, of, status },
         _ => return None,
     })

@@ -220,8 +220,8 @@ pub(super) fn breakers(scenario: &Scenario, world: &World) -> Vec<Chart> {
     for (at, event) in world.events() {
         let (scope, class) = match event {
             Event::BreakerOpened { scope, .. } => (scope, "open"),
-            Event::BreakerHalfOpened { scope } => (scope, "half"),
-            Event::BreakerClosed { scope } => (scope, "closed"),
+            Event::BreakerHalfOpened { scope, .. } => (scope, "half"),
+            Event::BreakerClosed { scope, .. } => (scope, "closed"),
             _ => continue,
         };
         scopes.entry(short(scope)).or_insert_with(|| vec![(0.0, "closed")]).push((run.seconds(*at), class));
