@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailweir::engine::invariants::lanes;
-use mailweir::engine::mailbox::Outcome;
+use mailweir::engine::invariants::{lanes, operation};
+use mailweir::engine::mailbox::{MailboxFacts, Outcome};
 use mailweir::engine::policy::{LanesMode, MailboxPolicy, ScopePolicy};
 use mailweir::engine::{Cost, Lane, Limit, Ratio, Timestamp, Unit};
 use mailweir::simulation::{Load, START, World};
@@ -60,6 +60,88 @@ fn steady(limit: Limit, reserve_min: Ratio, seed: u64) -> u64 {
     world.run_until(until);
     assert_eq!(refused(&world), 0, "{limit}");
     accepted(&world, Lane::Background, from, until) * 1_000 / (limit.amount() * u64::from(windows - 2))
+}
+
+/// Virtual time in steps, with the mailbox's facts after each.
+fn each_second(world: &mut World, until: Timestamp, mut look: impl FnMut(&World, &MailboxFacts)) {
+    while world.now() < until {
+        world.run_until(world.now().after(Duration::from_secs(1)));
+        let facts = world.mailbox(0).facts(world.local(world.now()));
+        look(world, &facts);
+    }
+}
+
+#[test]
+fn background_alone_leaves_no_work_undone_that_its_reserve_allows() {
+    for (seed, limit) in [per(30, MINUTE), per(50, MINUTE), per(20, 5 * MINUTE), per(250, HOUR)].into_iter().enumerate()
+    {
+        let mut world = world(policy(&[limit], 8), model(Profile::A, &[limit], seed as u64), seed as u64);
+        let start = world.start();
+        let count = usize::try_from(limit.amount() * 24).expect("small");
+        world.burst(start, count, &Load::new(Lane::Background));
+        let until = start.after(limit.window() * 22);
+        world.run_until(until);
+        let reserve = world.mailbox(0).facts(world.local(until)).windows[0].reserve;
+        // A window, what its clock may be off, and the slowest of a thousand answers.
+        let cycle = limit.window() + limit.window() / 1_000 + Duration::from_secs(4);
+        let from = start.after(limit.window() * 2);
+        let sent = accepted(&world, Lane::Background, from, until);
+        lanes::work_is_conserved(sent, limit.window() * 20, limit.amount() - reserve, cycle).expect("L5");
+        // Held to the whole amount it is not: the reserve is what it leaves.
+        let all = lanes::work_is_conserved(sent, limit.window() * 20, limit.amount() + 1, limit.window());
+        assert_eq!(all.map_err(|violation| violation.id), Err("L5"), "{limit}: {sent}");
+    }
+}
+
+#[test]
+fn the_reserve_stays_in_its_clamp_and_background_in_its_share_while_foreground_is_backlogged() {
+    for seed in 0..5 {
+        let limit = per(40, MINUTE);
+        let policy = policy(&[limit], 4);
+        let (share, max, min) = (policy.lanes.background_share, policy.lanes.reserve_max, policy.lanes.reserve_min);
+        let mut world = world(policy, model(Profile::A, &[limit], seed), seed);
+        let start = world.start();
+        world.burst(start, 2_000, &Load::new(Lane::Background));
+        // Bursts now and then, which move the reserve; then more than fits, for half an hour.
+        world.poisson(seed, 60, 6, start.after(HOUR), &Load::new(Lane::Foreground));
+        world.burst(start.after(HOUR), 1_200, &Load::new(Lane::Foreground));
+        let (mut reserves, mut contended) = (std::collections::BTreeSet::new(), 0);
+        each_second(&mut world, start.after(HOUR + HOUR / 2), |world, facts| {
+            let window = &facts.windows[0];
+            let (least, most) = (min.ceil_of(window.effective), max.floor_of(window.effective));
+            lanes::reserve_is_clamped(window.reserve, least, most).expect("L7");
+            reserves.insert(window.reserve);
+            // A window after the backlog began, whatever background had used before it is gone.
+            if world.now() > start.after(HOUR + 2 * MINUTE) && facts.waiting[0] > 0 {
+                contended += 1;
+                lanes::share_is_kept(window.used[1], share.floor_of(window.effective), 1).expect("L6");
+            }
+        });
+        assert!(reserves.len() > 1, "it moved: {reserves:?}");
+        assert!(contended > 600, "{contended} seconds with a backlog");
+    }
+}
+
+#[test]
+fn first_attempts_of_a_tenant_follow_the_order_of_admission() {
+    let limit = per(40, MINUTE);
+    for seed in 0..5 {
+        let mut world = world(policy(&[limit], 4), model(Profile::B, &[limit], seed), seed);
+        let start = world.start();
+        world.burst(start, 300, &Load::new(Lane::Background));
+        world.poisson(seed, 120, 2, start.after(HOUR), &Load::new(Lane::Foreground));
+        world.run_to_end(start.after(3 * HOUR));
+        for lane in Lane::ALL {
+            let mine = world.order().iter().filter(|first| first.1 == lane);
+            let order: Vec<_> = mine.map(|first| first.2).collect();
+            assert!(order.len() > 100, "{lane}: {}", order.len());
+            // Equal costs: nobody passes.
+            operation::first_attempts_in_order(&order, 0).expect("O8");
+            let turned: Vec<_> = order.iter().rev().copied().collect();
+            let broken = operation::first_attempts_in_order(&turned, 8).map_err(|violation| violation.id);
+            assert_eq!(broken, Err("O8"), "and it would be seen");
+        }
+    }
 }
 
 #[test]

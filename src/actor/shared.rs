@@ -359,7 +359,7 @@ impl Timed for SharedActor {
             if due(actor).is_some_and(|at| at <= now) {
                 actor.step(Input::Wake);
             }
-            if let Some(engine) = &actor.engine {
+            if let Some(engine) = &mut actor.engine {
                 actor.world.set_standing(engine.standing(now));
             }
         });

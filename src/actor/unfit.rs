@@ -50,7 +50,10 @@ impl MailboxActor {
         }
     }
 
-    /// Its id is known: the store tells the same content from another.
+    /// Its id is known: the store tells the same content from another. There is no queue to judge, unless the store
+    /// forgets an operation that has ended between the look at it and this: then it is stored as a new one, and may be one
+    /// more than its lane holds. Only the store can tell content from content, and it does so by storing; the window is that
+    /// of one call, and lasts for those repeats that were looked up together, [`REPEATS_MAX`] at most.
     pub(super) fn meet(&mut self, Unfit { handed, .. }: Unfit) {
         let operation = self.operation_of(&handed);
         let new = self.new_operation(&handed, &operation, None);

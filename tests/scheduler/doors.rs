@@ -96,6 +96,32 @@ fn a_known_wait_at_the_application_counts_at_the_door() {
 }
 
 #[test]
+fn a_full_window_of_a_tenant_counts_at_the_door_of_a_mailbox_where_nobody_waits() {
+    paused(|| async {
+        let mut config = unlimited();
+        config.tenant.limits = vec!["1 requests / 1h".parse().expect("a limit")];
+        let scheduler = start(config, Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let from = |mailbox: &str, id: &str| {
+            Submission::new(mailbox, email())
+                .operation_id(id)
+                .tenant("acme")
+                .lane(Lane::Foreground)
+                .max_wait(60 * SECOND)
+        };
+        let first = handle.submit(from("a@contoso.example", "first")).await.expect("taken in");
+        assert!(matches!(first.outcome().await, Ok(Outcome::Accepted { .. })));
+        tokio::time::sleep(SECOND).await;
+        let error = handle.submit(from("b@contoso.example", "second")).await.expect_err("an hour");
+        let SubmitError::Refused { refusal: Refusal::WaitTooLong { retry_after, constraint }, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(*retry_after > 3_500 * SECOND && constraint.scope == ScopeKind::Tenant, "{error:?}");
+        assert!(handle.submit(from("b@contoso.example", "third").tenant("other")).await.is_ok());
+    });
+}
+
+#[test]
 fn what_the_shared_scopes_said_before_gives_way_to_what_they_say_now() {
     paused(|| async {
         let transport = Scripted::slow(10 * SECOND);

@@ -12,6 +12,42 @@ use tokio::time::{sleep, timeout};
 use crate::faulty::{Faulty, out_of_reach};
 use crate::support::*;
 
+/// The look finds it, and the insert does not: only then does a repeat come on top of a full queue, and by one.
+#[test]
+fn a_repeat_of_what_is_forgotten_under_it_is_one_more_than_a_full_lane_holds_and_the_only_one() {
+    paused(|| async {
+        let mut config = limited("1 requests / 1h");
+        config.queue.background_max = 2;
+        let (store, transport) = (Faulty::default(), Scripted::accepting());
+        let built = builder(config, transport.clone()).store(store.clone());
+        let scheduler = built.start_on_current_thread().await.expect("starts");
+        let handle = scheduler.handle();
+        drop(handle.submit(submission("ended")).await.expect("stored"));
+        sleep(Duration::from_secs(1)).await;
+        let ended = handle.operation("ended").await.expect("a store").expect("stored");
+        for id in ["one", "two"] {
+            drop(handle.submit(submission(id)).await.expect("room"));
+        }
+        // What is known needs no room.
+        drop(handle.submit(submission("ended")).await.expect("the same operation"));
+        let refused = async |id: &str| {
+            let error = handle.submit(submission(id)).await.expect_err("no room");
+            assert!(matches!(error, SubmitError::Refused { .. }), "{error}");
+        };
+        refused("new").await;
+        store.faults().forgets = Some(mailweir::store::OperationRecord { id: "gone".into(), ..ended });
+        let again = handle.submit(submission("gone")).await.expect("the look had found it");
+        for id in ["new", "gone too"] {
+            refused(id).await;
+        }
+        let live = handle.counts().await.expect("a store");
+        assert_eq!(live.iter().sum::<u64>(), 4, "ended, two that wait, and one more: {live:?}");
+        // It is an operation like any other.
+        assert!(matches!(again.outcome().await, Ok(Outcome::Accepted { .. })));
+        assert_eq!(transport.ids(), ["ended", "one", "two", "gone"]);
+    });
+}
+
 #[test]
 fn a_cancellation_is_confirmed_when_it_is_written_and_not_before() {
     // It was confirmed at once; a crash before the commit then sent what its caller believed to be cancelled.

@@ -34,6 +34,8 @@ pub(crate) struct Faults {
     pub(crate) recover: Option<StoreError>,
     /// No operation is found by its id.
     pub(crate) operation: Option<StoreError>,
+    /// This is found by its id, and forgotten at once. Once.
+    pub(crate) forgets: Option<OperationRecord>,
 }
 
 /// Every call takes effect at once; its answer comes `late`. Clones are the same store.
@@ -151,7 +153,13 @@ impl Store for Faulty {
 
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
         let (id, failed) = (id.to_owned(), self.faults().operation.clone());
-        self.call(failed, async move { self.inner.operation(&id).await })
+        let forgotten = self.faults().forgets.take_if(|record| *record.id == *id);
+        self.call(failed, async move {
+            match forgotten {
+                Some(record) => Ok(Some(record)),
+                None => self.inner.operation(&id).await,
+            }
+        })
     }
 
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {

@@ -177,10 +177,13 @@ mod tests {
         assert_eq!(id(wait(second + Duration::from_nanos(1))), Some("L4"));
         assert_eq!(id(work_is_conserved(8, 10 * second, 1, second)), Some("L5"));
         assert_eq!(id(work_is_conserved(9, 10 * second, 1, second)), None);
-        assert_eq!(id(share_is_kept(16, 15, 1)), Some("L6"));
-        assert_eq!(id(reserve_is_clamped(2, 3, 15)), Some("L7"));
+        assert_eq!((id(share_is_kept(15, 15, 1)), id(share_is_kept(16, 15, 1))), (None, Some("L6")));
+        assert_eq!(id(share_is_kept(16, 15, 16)), None, "one cost");
+        let clamped = [2, 3, 15, 16].map(|reserve| id(reserve_is_clamped(reserve, 3, 15)));
+        assert_eq!(clamped, [Some("L7"), None, None, Some("L7")]);
         assert_eq!(id(named_instant_is_exact(at(1), at(2))), Some("L8"));
         assert_eq!(id(order_is_kept(&[2, 3, 1], 1)), Some("L9"));
         assert_eq!(id(order_is_kept(&[2, 3, 1], 2)), None);
+        assert_eq!((id(part_is_kept(15, 15)), id(part_is_kept(15, 16))), (None, Some("L10")));
     }
 }

@@ -63,6 +63,8 @@ impl Shared {
                 }
             }
             Input::Reconfigure(policy) => {
+                // What a lowered limit leaves full is known to nobody yet.
+                self.used.extend(self.tenants.keys().map(Arc::clone));
                 let rules = Rules::from(&*policy);
                 self.application.reconfigure(now, &policy.application, rules);
                 for budget in self.tenants.values_mut() {

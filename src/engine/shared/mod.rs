@@ -61,6 +61,8 @@ pub struct Shared {
     pump_at: Timestamp,
     /// Tenants whose budgets have something to wait for: a cooldown, a hold, a lingering connection.
     alert: BTreeSet<Arc<str>>,
+    /// Tenants that used something of their windows and may have to wait for it, whoever asks next.
+    used: BTreeSet<Arc<str>>,
     /// Where the search for tenants' budgets that may be dropped goes on.
     looked_at: Option<Arc<str>>,
     /// Whose turn it is to probe; `None`: there is one process only.
@@ -98,6 +100,7 @@ impl Shared {
             now: Timestamp::EPOCH,
             pump_at: Timestamp::NEVER,
             alert: BTreeSet::new(),
+            used: BTreeSet::new(),
             looked_at: None,
             election: None,
         };

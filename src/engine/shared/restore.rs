@@ -44,6 +44,7 @@ impl Shared {
                 && let Some(tenant) = &tenant
             {
                 self.tenant_mut(tenant);
+                self.has_used(tenant);
             }
             for budget in self.budgets_of_mut(tenant.as_ref()) {
                 budget.restore(attempt.lane, &attempt.cost, until, Rules::from(&*policy));

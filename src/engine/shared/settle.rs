@@ -62,6 +62,7 @@ impl Shared {
                 if let Some(budget) = self.tenants.get_mut(tenant) {
                     budget.settle(now, lane, &cost, sent_at, answer, blames.tenant, rules, waiting, &mut events);
                 }
+                self.has_used(tenant);
             }
             (None, Some(tenant)) if blames.tenant == Blame::Here && answer.verdict != Verdict::Accepted => {
                 self.tenant_mut(tenant).learn(now, sent_at, answer, rules, waiting, &mut events);

@@ -16,8 +16,7 @@ const LEAST: Cost = Cost { requests: 1, recipients: 1, external_recipients: 1, q
 /// The constraints of one scope, foreground's first. Those of a window hold for whatever costs anything there.
 type PerLane = [Vec<Constraint>; 2];
 
-/// How the shared scopes stood at an instant: what keeps a send waiting there, as far as its end is known. A full window of
-/// a tenant for whom nothing waits and that is in no trouble is left out.
+/// How the shared scopes stood at an instant: what keeps a send waiting there, as far as its end is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     application: PerLane,
@@ -37,14 +36,15 @@ impl Standing {
 }
 
 impl Shared {
-    /// How the shared scopes stand.
+    /// How the shared scopes stand. Looks at the tenants who have something to wait for, or used something: one whose
+    /// windows have room again is not looked at until it has used something again.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn standing(&mut self, now: Timestamp) -> Standing {
         let now = self.now.max(now);
         let waiting = self.waiting.values().filter(|_| self.policy.limits_tenants());
         let waiting = waiting.filter_map(|claimant| claimant.tenant.as_ref());
         let mut tenants = BTreeMap::new();
-        for tenant in self.alert.iter().chain(waiting) {
+        for tenant in self.alert.iter().chain(waiting).chain(&self.used) {
             if !tenants.contains_key(tenant)
                 && let Some(budget) = self.tenants.get(tenant)
             {
@@ -52,7 +52,15 @@ impl Shared {
             }
         }
         tenants.retain(|_, lanes: &mut PerLane| lanes.iter().any(|known| !known.is_empty()));
+        self.used.retain(|tenant| tenants.contains_key(tenant));
         Standing { application: self.waits_at(now, &self.application), tenants }
+    }
+
+    /// A tenant's windows are fuller than they were, for as long as is known now.
+    pub(super) fn has_used(&mut self, tenant: &Arc<str>) {
+        if !self.used.contains(tenant) {
+            self.used.insert(Arc::clone(tenant));
+        }
     }
 
     fn waits_at(&self, now: Timestamp, budget: &Budget) -> PerLane {

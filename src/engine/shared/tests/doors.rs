@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::engine::constraint::Certainty;
-use crate::engine::mailbox::Refusal;
+use crate::engine::mailbox::{PastAttempt, Refusal};
+use crate::engine::operation::OperationKind;
 use crate::engine::shared::check;
 
 fn reserve(key: u64, lane: Lane, tenant: Option<&str>, recipients: u32) -> Input {
@@ -59,10 +60,10 @@ fn what_a_lowered_limit_can_never_hold_is_denied_and_the_rest_goes_on() {
 #[test]
 fn a_wait_that_is_known_is_told_before_anybody_asks() {
     let mut rig = Rig::new(scope(&["1 requests / 1h"], 0), ScopePolicy::default());
-    let nothing = |rig: &Rig, lane, cost: &Cost| rig.shared.standing(rig.now).of(lane, None, cost).is_empty();
-    assert!(nothing(&rig, Lane::Foreground, &Cost::ONE_REQUEST));
+    let nothing = |rig: &mut Rig, lane, cost: &Cost| rig.shared.standing(rig.now).of(lane, None, cost).is_empty();
+    assert!(nothing(&mut rig, Lane::Foreground, &Cost::ONE_REQUEST));
     rig.ask(0, 1, Lane::Foreground, None);
-    assert!(nothing(&rig, Lane::Foreground, &Cost::ONE_REQUEST), "who knows when that will have ended");
+    assert!(nothing(&mut rig, Lane::Foreground, &Cost::ONE_REQUEST), "who knows when that will have ended");
     rig.settle(0, 1, throttled(ScopeKind::Application, 600));
     for lane in Lane::ALL {
         let known = rig.shared.standing(rig.now).of(lane, None, &Cost::email(1, 1));
@@ -78,12 +79,51 @@ fn a_wait_that_is_known_is_told_before_anybody_asks() {
 }
 
 #[test]
+fn a_full_window_of_a_tenant_is_known_although_nobody_waits_for_it_and_while_it_is_full() {
+    let mut rig = Rig::new(ScopePolicy::default(), scope(&["2 requests / 1h"], 0));
+    let known = |rig: &mut Rig, tenant: &str| {
+        let standing = rig.shared.standing(rig.now);
+        standing.of(Lane::Foreground, Some(&Arc::from(tenant)), &Cost::ONE_REQUEST)
+    };
+    rig.ask(0, 1, Lane::Foreground, Some("acme"));
+    rig.settle(0, 1, Verdict::Accepted);
+    assert_eq!(known(&mut rig, "acme"), [], "there is room");
+    rig.ask(0, 2, Lane::Foreground, Some("acme"));
+    rig.settle(0, 2, Verdict::Accepted);
+    let full = known(&mut rig, "acme");
+    assert!(matches!(full[..], [one] if one.ready_at >= at(3_600) && one.scope == ScopeKind::Tenant), "{full:?}");
+    assert_eq!(known(&mut rig, "other"), []);
+    assert_eq!(known(&mut rig, "acme"), full, "it is looked at again while it is full");
+    // A restart knows it as well.
+    let attempt = |key| PastAttempt {
+        key: OperationKey(key),
+        lane: Lane::Foreground,
+        cost: Cost::ONE_REQUEST,
+        claimed_at: T0,
+        finished_at: Some(T0),
+        kind: OperationKind::Send,
+    };
+    let mut next = Rig::new(ScopePolicy::default(), scope(&["2 requests / 1h"], 0));
+    next.shared.restore(next.now, [1, 2].map(|key| (Some(Arc::from("acme")), attempt(key))));
+    assert!(!known(&mut next, "acme").is_empty());
+    rig.now = at(3_700);
+    rig.input(Input::Wake);
+    assert_eq!(known(&mut rig, "acme"), []);
+    assert!(rig.shared.used.is_empty(), "and not any longer");
+    rig.ask(0, 3, Lane::Foreground, Some("acme"));
+    rig.settle(0, 3, Verdict::Accepted);
+    assert_eq!(known(&mut rig, "acme"), [], "half full");
+    rig.input(Input::Reconfigure(Arc::new(shared(&[], &["1 requests / 1h"]))));
+    assert!(!known(&mut rig, "acme").is_empty(), "full by a lowered limit");
+}
+
+#[test]
 fn a_tenants_wait_is_known_to_its_own() {
     let mut rig = Rig::new(ScopePolicy::default(), scope(&["1 requests / 1h"], 0));
     rig.ask(0, 1, Lane::Background, Some("acme"));
     rig.settle(0, 1, Verdict::Accepted);
     rig.ask(0, 2, Lane::Background, Some("acme"));
-    let known = |tenant: &str| {
+    let mut known = |tenant: &str| {
         let standing = rig.shared.standing(rig.now);
         standing.of(Lane::Background, Some(&Arc::from(tenant)), &Cost::ONE_REQUEST)
     };
