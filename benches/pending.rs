@@ -2,7 +2,8 @@
 //!
 //! The outbox is written by one process and opened by another, so that what is measured of memory is the restart's
 //! alone. The second one is a program as any other: it opens the SQLite file, starts a scheduler over it with a
-//! transport that takes everything at once, and sends. Then it is asked what a console asks.
+//! transport that takes everything at once, and sends. Then it is asked what a console asks. A third one defers nine in
+//! ten of them, as a long outage does, and asks the store what may go.
 //!
 //! Run with `cargo bench --features sqlite --bench pending`. `MAILWEIR_BENCH_PENDING` sets another number of operations,
 //! `MAILWEIR_BENCH_MAILBOXES` of mailboxes, `MAILWEIR_BENCH_FOLDER` another disk. Wanted: first send within 3 s, at most
@@ -17,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use mailweir::clock::{Clock, SystemClock};
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState};
-use mailweir::store::{NewOperation, OperationQuery, SqliteOptions, SqliteStore, Store};
+use mailweir::engine::mailbox::Record;
+use mailweir::engine::operation::Transition;
+use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::store::{Claim, NewOperation, OperationQuery, SqliteOptions, SqliteStore, Store};
 use mailweir::transport::{Answer, Attempt, Transport, Verdict};
 use mailweir::{Config, Email, Scheduler};
 use tokio::sync::Notify;
@@ -130,6 +133,64 @@ async fn reopen(file: &Path) {
     drop(scheduler);
 }
 
+/// Nine in ten have had an attempt that failed: the older half of them goes on in an hour, the younger in twenty minutes.
+async fn defer(file: &Path) {
+    let (store, count) = (open(file), number("MAILWEIR_BENCH_PENDING", 1_000_000));
+    let now = SystemClock::new().now();
+    let (minutes, last) = (|n: u64| now.after(Duration::from_secs(60 * n)), count / 10 * 9);
+    for first in (1..=last).step_by(1_024) {
+        let keys = first..=last.min(first + 1_023);
+        let cost = Cost::email(1, 1_400);
+        let claims = keys.map(|key| Claim { key: OperationKey(key), attempt: 1, at: now, cost });
+        let claims: Vec<Claim> = claims.collect();
+        let claimed = store.claim(claims.clone()).await.expect("there is room");
+        let claimed = claims.iter().zip(claimed).filter(|(_, email)| email.is_some());
+        let record = |key: OperationKey| Record {
+            key,
+            transition: Transition::Retry,
+            state: OperationState::Deferred,
+            at: now,
+            next_at: Some(minutes(if key.0 <= last / 2 { 60 } else { 20 })),
+            attempts: 1,
+            status: Some(503),
+            provider_id: None,
+            maybe_sent: false,
+            order: None,
+        };
+        store.record(claimed.map(|(claim, _)| record(claim.key)).collect()).await.expect("there is room");
+    }
+    println!("deferred: {}", store.counts().await.expect("it is whole")[OperationState::Deferred as usize]);
+    for (when, instant) in [("now", now), ("in half an hour", minutes(30)), ("in two hours", minutes(120))] {
+        ask_what_may_go(&store, when, instant).await;
+    }
+    store.close().await.expect("it was open");
+}
+
+async fn ask_what_may_go(store: &SqliteStore, when: &str, instant: Timestamp) {
+    let query = OperationQuery { eligible_at: Some(instant), limit: 100, ..OperationQuery::default() };
+    let (mailbox, tenant, campaign) = (Some(mailbox(3)), Some(Arc::from("tenant-3")), Some(Arc::from("spring")));
+    let state = Some(OperationState::Deferred);
+    for (name, query) in [
+        ("", query.clone()),
+        (" in a lane", OperationQuery { lane: Some(Lane::Foreground), ..query.clone() }),
+        (" of a mailbox", OperationQuery { mailbox: mailbox.clone(), ..query.clone() }),
+        (" of a tenant", OperationQuery { tenant: tenant.clone(), ..query.clone() }),
+        (" of a campaign", OperationQuery { campaign: campaign.clone(), ..query.clone() }),
+        (" of a campaign in a mailbox", OperationQuery { campaign, mailbox: mailbox.clone(), ..query.clone() }),
+        (" and are deferred", OperationQuery { state, ..query.clone() }),
+        (" and are deferred, of a mailbox", OperationQuery { state, mailbox, ..query.clone() }),
+        (" and are deferred, of a tenant", OperationQuery { state, tenant, ..query }),
+    ] {
+        let (mut took, mut answered) = (Vec::new(), 0);
+        for _ in 0..21 {
+            let begun = begin();
+            answered = black_box(store.operations(query.clone()).await.expect("it is whole")).len();
+            took.push(since(begun));
+        }
+        tell(&format!("{answered} that may go {when}{name}"), took);
+    }
+}
+
 /// Waits until so many were sent.
 async fn reach(sent: &(AtomicU64, Notify), count: u64) {
     while sent.0.load(Ordering::Relaxed) < count {
@@ -198,6 +259,7 @@ fn main() {
     match (std::env::var(PART).ok().as_deref(), file) {
         (Some("fill"), Some(file)) => runtime.block_on(fill(&file)),
         (Some("reopen"), Some(file)) => runtime.block_on(reopen(&file)),
+        (Some("defer"), Some(file)) => runtime.block_on(defer(&file)),
         _ if is_test => {}
         _ => {
             let folder = std::env::var_os("MAILWEIR_BENCH_FOLDER").map_or_else(std::env::temp_dir, Into::into);
@@ -205,6 +267,7 @@ fn main() {
             let file = folder.path().join("pending.db");
             part("fill", &file);
             part("reopen", &file);
+            part("defer", &file);
         }
     }
 }

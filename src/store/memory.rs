@@ -245,11 +245,11 @@ impl Rows {
     /// Changes a row, counts that, and puts it where it belongs from then on.
     fn change(&mut self, at: u32, change: impl FnOnce(&mut Row)) {
         let row = self.rows.at_mut(at);
-        let before = row.state;
+        let (before, until) = (row.state, row.waits_until());
         change(row);
         let after = row.state;
-        if before != after {
-            self.shelves.take(&mut self.rows, at, before);
+        if before != after || until != row.waits_until() {
+            self.shelves.take(&mut self.rows, at, before, until);
             self.shelves.put(&mut self.rows, at);
             self.counts[slot(before)] = self.counts[slot(before)].saturating_sub(1);
             self.counts[slot(after)] += 1;
@@ -270,8 +270,8 @@ impl Rows {
 
     fn forget(&mut self, key: OperationKey) {
         let Some(at) = self.rows.find(key) else { return };
-        let state = self.rows.at(at).state;
-        self.shelves.take(&mut self.rows, at, state);
+        let (state, until) = (self.rows.at(at).state, self.rows.at(at).waits_until());
+        self.shelves.take(&mut self.rows, at, state, until);
         let hash = self.hash.hash_one(&self.rows.at(at).id);
         if let Ok(found) = self.by_id.find_entry(hash, |slot| *slot == at) {
             found.remove();

@@ -139,12 +139,21 @@ impl Row {
         self.more.as_ref().and_then(|more| more.cost).unwrap_or(packed)
     }
 
-    pub(super) fn not_before(&self) -> Timestamp {
+    fn not_before(&self) -> Timestamp {
         self.more.as_ref().and_then(|more| more.not_before).unwrap_or(self.submitted_at)
     }
 
     fn next_at(&self) -> Option<Timestamp> {
         self.more.as_ref().and_then(|more| more.next_at)
+    }
+
+    /// The instant under which it stands beside its run: of those that may wait long, in long runs.
+    pub(super) fn waits_until(&self) -> Option<Timestamp> {
+        match self.state {
+            OperationState::Admitted => Some(self.not_before()),
+            OperationState::Deferred => Some(self.next_at().unwrap_or(Timestamp::EPOCH)),
+            _ => None,
+        }
     }
 
     /// Whether it could go at an instant, where that is asked.

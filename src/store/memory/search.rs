@@ -1,11 +1,15 @@
 //! Questions to a store in memory: never more rows are looked at than are answered with, but for those that are passed
 //! over because they may not go yet.
 //!
-//! Runs are merged by the key of their next row; a run is opened when its first row is the next of all.
+//! Runs are merged by the key of their next row; a run is opened when its first row is the next of all. What waits for
+//! its instant is looked for by key and by instant side by side, a row of each in turn, until one has the answer: a
+//! campaign for tomorrow has no instant that has come, and a backlog whose instant has come is found by its first rows.
+//! Queued rows that may not go yet are passed over: they are few, because their attempt failed a moment ago.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::places::Names;
 use super::row::Row;
 use super::run::Cursor;
 use super::shelf::{Shelf, Shelves};
@@ -23,15 +27,24 @@ pub(super) fn search<'a>(rows: &'a Slab<Row>, shelves: &'a Shelves, query: &Oper
     let mut found = Found { rows: Vec::new(), looked_at: 0 };
     let names = [&query.mailbox, &query.tenant, &query.campaign].map(|name| name.as_deref());
     let Some(group) = shelves.group(names).filter(|_| query.limit > 0) else { return found };
-    let states = OperationState::ALL.into_iter().filter(|state| query.state.is_none_or(|wanted| wanted == *state));
-    // What waits for its instant is found by that.
-    let by_instant = |state| query.eligible_at.is_some() && state == OperationState::Admitted;
-    let walked: Vec<_> = states.clone().filter(|state| !by_instant(*state) && may_go(query, *state)).collect();
-    let lanes = || Lane::ALL.into_iter().filter(|lane| query.lane.is_none_or(|wanted| wanted == *lane));
-    let shelves_walked = lanes().flat_map(|lane| walked.iter().map(move |state| Shelf::new(lane, *state)));
-    let sources = shelves_walked.map(|shelf| Box::new(shelves.firsts(group, shelf)) as Firsts<'a>).collect();
-    let mut walk = Walk::new(rows, shelves, sources);
-    while found.rows.len() < query.limit
+    let states = OperationState::ALL.into_iter().filter(|state| {
+        query.state.is_none_or(|wanted| wanted == *state)
+            && (query.eligible_at.is_none() || OperationQuery::ELIGIBLE.contains(state))
+    });
+    let mut walked = Vec::new();
+    for state in states {
+        match query.eligible_at.and_then(|at| shelves.due(state, at)) {
+            None => walked.push(state),
+            Some(due) => {
+                let due = due.filter_map(|key| rows.get(key));
+                let walk = Walk::along(rows, shelves, group, query, &[state]);
+                side_by_side(due, walk, query.limit, &mut found, |row| row.is_wanted(query, group, shelves.places()));
+            }
+        }
+    }
+    let mut walk = Walk::along(rows, shelves, group, query, &walked);
+    let most = found.rows.len().saturating_add(query.limit);
+    while found.rows.len() < most
         && let Some(row) = walk.next()
     {
         found.looked_at += 1;
@@ -39,19 +52,31 @@ pub(super) fn search<'a>(rows: &'a Slab<Row>, shelves: &'a Shelves, query: &Oper
             found.rows.push(row);
         }
     }
-    if let Some(at) = query.eligible_at.filter(|_| states.clone().any(by_instant)) {
-        let due = shelves.due(at).filter_map(|key| rows.get(key));
-        let due = due.inspect(|_| found.looked_at += 1).filter(|row| row.is_wanted(query, group, shelves.places()));
-        found.rows.extend(due);
-        found.rows.sort_unstable_by_key(|row| row.key);
-        found.rows.truncate(query.limit);
-    }
+    found.rows.sort_unstable_by_key(|row| row.key);
+    found.rows.truncate(query.limit);
     found
 }
 
-/// Whether what is in this state can be eligible, where that is asked.
-fn may_go(query: &OperationQuery, state: OperationState) -> bool {
-    query.eligible_at.is_none() || OperationQuery::ELIGIBLE.contains(&state)
+/// The first rows that are wanted, by whichever way is shorter: `due` has to be walked to its end, `walk` is in order.
+fn side_by_side<'a>(
+    mut due: impl Iterator<Item = &'a Row>,
+    mut walk: Walk<'a>,
+    limit: usize,
+    found: &mut Found<'a>,
+    is_wanted: impl Fn(&Row) -> bool,
+) {
+    let (mut by_instant, mut by_key) = (Vec::new(), Vec::new());
+    while let Some(row) = due.next() {
+        found.looked_at += 1;
+        by_instant.extend(is_wanted(row).then_some(row));
+        let Some(row) = walk.next() else { return found.rows.append(&mut by_key) };
+        found.looked_at += 1;
+        by_key.extend(is_wanted(row).then_some(row));
+        if by_key.len() == limit {
+            return found.rows.append(&mut by_key);
+        }
+    }
+    found.rows.append(&mut by_instant);
 }
 
 /// The rows of a mailbox, oldest first.
@@ -81,6 +106,19 @@ enum Whence {
 }
 
 impl<'a> Walk<'a> {
+    /// Along the runs of a group in these states and the query's lanes.
+    fn along(
+        rows: &'a Slab<Row>,
+        shelves: &'a Shelves,
+        group: Names,
+        query: &OperationQuery,
+        states: &[OperationState],
+    ) -> Self {
+        let lanes = Lane::ALL.into_iter().filter(|lane| query.lane.is_none_or(|wanted| wanted == *lane));
+        let along = lanes.flat_map(|lane| states.iter().map(move |state| Shelf::new(lane, *state)));
+        Self::new(rows, shelves, along.map(|shelf| Box::new(shelves.firsts(group, shelf)) as Firsts<'a>).collect())
+    }
+
     fn new(rows: &'a Slab<Row>, shelves: &'a Shelves, sources: Vec<Firsts<'a>>) -> Self {
         let mut walk = Self { rows, shelves, sources, open: Vec::new(), next: BinaryHeap::new() };
         (0..walk.sources.len()).for_each(|source| walk.await_source(source));

@@ -6,7 +6,8 @@
 //! and never looks at the others. What it costs is one entry per run and group, which changes when the run's first row
 //! does; an index per group, as a database has them, would cost one per row and group.
 //!
-//! What waits for its instant stands by that too: a campaign for tomorrow is not walked to find what may go today.
+//! What waits for its instant stands by that too: a campaign for tomorrow, or what an outage has deferred, is not walked
+//! to find what may go today.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +48,9 @@ pub(super) struct Shelves {
     places: Places,
     heads: BTreeSet<Head>,
     /// Admitted rows by the instant that they wait for.
-    due: BTreeSet<(Timestamp, OperationKey)>,
+    admitted: BTreeSet<(Timestamp, OperationKey)>,
+    /// Deferred ones, likewise.
+    deferred: BTreeSet<(Timestamp, OperationKey)>,
 }
 
 impl Shelves {
@@ -69,8 +72,8 @@ impl Shelves {
     pub(super) fn put(&mut self, rows: &mut Slab<Row>, slot: u32) {
         let row = rows.at(slot);
         let (key, place, shelf) = (row.key, row.place, Shelf::new(row.lane, row.state));
-        if row.state == OperationState::Admitted {
-            self.due.insert((row.not_before(), key));
+        if let (Some(until), Some(waiting)) = (row.waits_until(), self.waiting_mut(row.state)) {
+            waiting.insert((until, key));
         }
         let root = &mut self.places.get_mut(place).roots[shelf.index()];
         if run::insert(rows, root, slot) == Front::Changed {
@@ -79,12 +82,12 @@ impl Shelves {
         }
     }
 
-    /// Takes a row from where it stood in `state`.
-    pub(super) fn take(&mut self, rows: &mut Slab<Row>, slot: u32, state: OperationState) {
+    /// Takes a row from where it stood, in `state` and waiting `until` then.
+    pub(super) fn take(&mut self, rows: &mut Slab<Row>, slot: u32, state: OperationState, until: Option<Timestamp>) {
         let row = rows.at(slot);
         let (key, place, shelf) = (row.key, row.place, Shelf::new(row.lane, state));
-        if state == OperationState::Admitted {
-            self.due.remove(&(row.not_before(), key));
+        if let (Some(until), Some(waiting)) = (until, self.waiting_mut(state)) {
+            waiting.remove(&(until, key));
         }
         let root = &mut self.places.get_mut(place).roots[shelf.index()];
         if run::remove(rows, root, slot) == Front::Changed {
@@ -111,9 +114,22 @@ impl Shelves {
         self.heads.range(head(OperationKey(0))..=head(OperationKey(u64::MAX))).map(|head| head.first)
     }
 
-    /// Admitted rows whose instant has come, in its order.
-    pub(super) fn due(&self, at: Timestamp) -> impl Iterator<Item = OperationKey> {
-        self.due.range(..=(at, OperationKey(u64::MAX))).map(|(_, key)| *key)
+    /// Rows in a state whose instant has come, in its order; `None`: those in this state stand by their keys alone.
+    pub(super) fn due(&self, state: OperationState, at: Timestamp) -> Option<impl Iterator<Item = OperationKey>> {
+        let waiting = match state {
+            OperationState::Admitted => &self.admitted,
+            OperationState::Deferred => &self.deferred,
+            _ => return None,
+        };
+        Some(waiting.range(..=(at, OperationKey(u64::MAX))).map(|(_, key)| *key))
+    }
+
+    const fn waiting_mut(&mut self, state: OperationState) -> Option<&mut BTreeSet<(Timestamp, OperationKey)>> {
+        match state {
+            OperationState::Admitted => Some(&mut self.admitted),
+            OperationState::Deferred => Some(&mut self.deferred),
+            _ => None,
+        }
     }
 
     /// The group of a query's names; `None`: no row has one of them.
@@ -130,7 +146,9 @@ impl Shelves {
     /// Whether it keeps no more than belongs to that many rows.
     #[cfg(test)]
     pub(super) fn is_slim(&self, rows: usize) -> bool {
-        self.heads.len() <= 8 * rows && self.due.len() <= rows && self.places.iter().count() <= rows + 1
+        self.heads.len() <= 8 * rows
+            && self.admitted.len() + self.deferred.len() <= rows
+            && self.places.iter().count() <= rows + 1
     }
 
     /// Mailboxes with operations that are not final.

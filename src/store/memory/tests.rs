@@ -100,9 +100,46 @@ fn a_query_looks_at_as_many_rows_as_it_answers_with_however_many_there_are() {
     assert!(answered > 600, "{answered}");
 }
 
+/// Each is claimed, and deferred to second 100; the youngest of each `one_in` to second 40.
+fn deferred(operations: u64, one_in: u64) -> MemoryStore {
+    let store = MemoryStore::new();
+    let mut rows = store.rows();
+    for key in 1..=operations {
+        rows.insert(NewOperation { not_before: at(0), ..new(key, operations / 20) });
+        let claim = Claim { key: OperationKey(key), attempt: 1, at: at(1), cost: Cost::email(1, 1_000) };
+        assert!(rows.claim(claim).is_some());
+        let next_at = Some(at(if key.is_multiple_of(one_in) { 40 } else { 100 }));
+        rows.record(&Record { next_at, ..record(key, Transition::Throttle) }).expect("listed");
+    }
+    drop(rows);
+    store
+}
+
+#[test]
+fn what_may_go_is_found_past_a_long_run_that_may_not() {
+    let store = deferred(MANY, MANY);
+    let rows = store.rows();
+    for query in queries() {
+        let found = search::search(&rows.rows, &rows.shelves, &query);
+        assert!(found.looked_at <= 2 * LIMIT, "{query:?} looked at {}", found.looked_at);
+    }
+    let all = OperationQuery { limit: LIMIT, ..OperationQuery::default() };
+    let found = |second| {
+        search::search(&rows.rows, &rows.shelves, &OperationQuery { eligible_at: Some(at(second)), ..all.clone() })
+    };
+    assert_eq!(found(50).rows.iter().map(|row| row.key.0).collect::<Vec<_>>(), [MANY]);
+    // All of them may go.
+    let due = found(100);
+    assert_eq!(due.rows.iter().map(|row| row.key.0).collect::<Vec<_>>(), (1..=LIMIT as u64).collect::<Vec<_>>());
+    assert!(due.looked_at <= 2 * LIMIT, "{}", due.looked_at);
+}
+
 #[test]
 fn every_query_finds_what_a_scan_finds() {
-    let store = full(2_000);
+    [full(2_000), deferred(2_000, 7)].iter().for_each(assert_found_as_by_a_scan);
+}
+
+fn assert_found_as_by_a_scan(store: &MemoryStore) {
     let rows = store.rows();
     let mut all: Vec<OperationRecord> = rows.rows.iter().map(|row| row.record(rows.shelves.places())).collect();
     all.sort_by_key(|record| record.key);

@@ -40,7 +40,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 7] = [V1, V2, V3, V4, V5, V6, V7];
+const MIGRATIONS: [&str; 8] = [V1, V2, V3, V4, V5, V6, V7, V8];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -271,6 +271,16 @@ SELECT substr(name, instr(name, ':') + 1) AS what, body ->> '$.lifted.how' AS ho
     body ->> '$.lifted.ordered.reason' AS order_reason, body ->> '$.lifted.ordered.by' AS ordered_by,
     strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e6, 'unixepoch') AS lifted_at
 FROM note WHERE kind = 5;
+";
+
+/// A long run of deferred operations is not walked to find those whose instant has come.
+const V8: &str = "
+CREATE INDEX operation_deferred ON operation (lane, coalesce(next_at, 0)) WHERE state = 3;
+CREATE INDEX operation_deferred_by_mailbox ON operation (mailbox, lane, coalesce(next_at, 0)) WHERE state = 3;
+CREATE INDEX operation_deferred_by_tenant ON operation (tenant, lane, coalesce(next_at, 0))
+    WHERE state = 3 AND tenant IS NOT NULL;
+CREATE INDEX operation_deferred_by_campaign ON operation (campaign, lane, coalesce(next_at, 0))
+    WHERE state = 3 AND campaign IS NOT NULL;
 ";
 
 /// Brings the file from `version` to [`VERSION`].
