@@ -2,8 +2,8 @@
 //! over because they may not go yet.
 //!
 //! Runs are merged by the key of their next row; a run is opened when its first row is the next of all. What waits for
-//! its instant is looked for by key and by instant side by side, a row of each in turn, until one has the answer: a
-//! campaign for tomorrow has no instant that has come, and a backlog whose instant has come is found by its first rows.
+//! its instant is looked for among those of all mailboxes whose instant has come, block by block of their keys, and
+//! beside that in the runs that were asked for, a row of each in turn, until one has the answer.
 //! Queued rows that may not go yet are passed over: they are few, because their attempt failed a moment ago.
 
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use super::places::Names;
 use super::row::Row;
 use super::run::Cursor;
-use super::shelf::{Shelf, Shelves};
+use super::shelf::{Shelf, Shelves, block};
 use crate::engine::{Lane, OperationKey, OperationState};
 use crate::store::{OperationQuery, Slab};
 
@@ -57,16 +57,20 @@ pub(super) fn search<'a>(rows: &'a Slab<Row>, shelves: &'a Shelves, query: &Oper
     found
 }
 
-/// The first rows that are wanted, by whichever way is shorter: `due` has to be walked to its end, `walk` is in order.
+/// The first rows that are wanted, by whichever way is shorter: `walk` is in order of key, `due` block by block.
 fn side_by_side<'a>(
-    mut due: impl Iterator<Item = &'a Row>,
+    due: impl Iterator<Item = &'a Row>,
     mut walk: Walk<'a>,
     limit: usize,
     found: &mut Found<'a>,
     is_wanted: impl Fn(&Row) -> bool,
 ) {
-    let (mut by_instant, mut by_key) = (Vec::new(), Vec::new());
-    while let Some(row) = due.next() {
+    let (mut by_instant, mut by_key, mut last) = (Vec::new(), Vec::new(), 0);
+    for row in due {
+        if block(row.key) != last && by_instant.len() >= limit {
+            break;
+        }
+        last = block(row.key);
         found.looked_at += 1;
         by_instant.extend(is_wanted(row).then_some(row));
         let Some(row) = walk.next() else { return found.rows.append(&mut by_key) };

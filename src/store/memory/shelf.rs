@@ -6,10 +6,10 @@
 //! and never looks at the others. What it costs is one entry per run and group, which changes when the run's first row
 //! does; an index per group, as a database has them, would cost one per row and group.
 //!
-//! What waits for its instant stands by that too: a campaign for tomorrow, or what an outage has deferred, is not walked
-//! to find what may go today.
+//! What waits for its instant stands by that too, in blocks of keys: a campaign for tomorrow, or what an outage has
+//! deferred, is leapt over block by block to find what may go today, oldest block first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, btree_set};
 
 use super::places::{NameId, Names, Place, Places};
 use super::row::Row;
@@ -42,15 +42,47 @@ struct Head {
     first: OperationKey,
 }
 
+type Waiting = BTreeSet<(u64, Timestamp, OperationKey)>;
+
+/// Which block of 4,096 keys one belongs to.
+pub(super) const fn block(key: OperationKey) -> u64 {
+    key.0 >> 12
+}
+
+/// What may go, block by block; one whose first instant has not come is one step.
+pub(super) struct Due<'a> {
+    waiting: &'a Waiting,
+    at: Timestamp,
+    next_block: u64,
+    of_block: Option<btree_set::Range<'a, (u64, Timestamp, OperationKey)>>,
+}
+
+impl Iterator for Due<'_> {
+    type Item = OperationKey;
+
+    fn next(&mut self) -> Option<OperationKey> {
+        loop {
+            if let Some((_, _, key)) = self.of_block.as_mut().and_then(Iterator::next) {
+                return Some(*key);
+            }
+            let start = |block| (block, Timestamp::EPOCH, OperationKey(0));
+            let (block, first, _) = *self.waiting.range(start(self.next_block)..).next()?;
+            self.next_block = block + 1;
+            let end = (block, self.at, OperationKey(u64::MAX));
+            self.of_block = (first <= self.at).then(|| self.waiting.range(start(block)..=end));
+        }
+    }
+}
+
 /// Where every row stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelves {
     places: Places,
     heads: BTreeSet<Head>,
-    /// Admitted rows by the instant that they wait for.
-    admitted: BTreeSet<(Timestamp, OperationKey)>,
+    /// Admitted rows by block and the instant that they wait for.
+    admitted: Waiting,
     /// Deferred ones, likewise.
-    deferred: BTreeSet<(Timestamp, OperationKey)>,
+    deferred: Waiting,
 }
 
 impl Shelves {
@@ -73,7 +105,7 @@ impl Shelves {
         let row = rows.at(slot);
         let (key, place, shelf) = (row.key, row.place, Shelf::new(row.lane, row.state));
         if let (Some(until), Some(waiting)) = (row.waits_until(), self.waiting_mut(row.state)) {
-            waiting.insert((until, key));
+            waiting.insert((block(key), until, key));
         }
         let root = &mut self.places.get_mut(place).roots[shelf.index()];
         if run::insert(rows, root, slot) == Front::Changed {
@@ -87,7 +119,7 @@ impl Shelves {
         let row = rows.at(slot);
         let (key, place, shelf) = (row.key, row.place, Shelf::new(row.lane, state));
         if let (Some(until), Some(waiting)) = (until, self.waiting_mut(state)) {
-            waiting.remove(&(until, key));
+            waiting.remove(&(block(key), until, key));
         }
         let root = &mut self.places.get_mut(place).roots[shelf.index()];
         if run::remove(rows, root, slot) == Front::Changed {
@@ -114,17 +146,17 @@ impl Shelves {
         self.heads.range(head(OperationKey(0))..=head(OperationKey(u64::MAX))).map(|head| head.first)
     }
 
-    /// Rows in a state whose instant has come, in its order; `None`: those in this state stand by their keys alone.
-    pub(super) fn due(&self, state: OperationState, at: Timestamp) -> Option<impl Iterator<Item = OperationKey>> {
+    /// Rows in a state whose instant has come, block by block; `None`: those in this state stand by their keys alone.
+    pub(super) const fn due(&self, state: OperationState, at: Timestamp) -> Option<Due<'_>> {
         let waiting = match state {
             OperationState::Admitted => &self.admitted,
             OperationState::Deferred => &self.deferred,
             _ => return None,
         };
-        Some(waiting.range(..=(at, OperationKey(u64::MAX))).map(|(_, key)| *key))
+        Some(Due { waiting, at, next_block: 0, of_block: None })
     }
 
-    const fn waiting_mut(&mut self, state: OperationState) -> Option<&mut BTreeSet<(Timestamp, OperationKey)>> {
+    const fn waiting_mut(&mut self, state: OperationState) -> Option<&mut Waiting> {
         match state {
             OperationState::Admitted => Some(&mut self.admitted),
             OperationState::Deferred => Some(&mut self.deferred),

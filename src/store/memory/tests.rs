@@ -135,6 +135,25 @@ fn what_may_go_is_found_past_a_long_run_that_may_not() {
 }
 
 #[test]
+fn what_may_go_is_found_among_many_that_may_not_and_many_younger_ones_that_may() {
+    let store = deferred(MANY, 1);
+    let mut rows = store.rows();
+    // The older half has failed once more.
+    for key in 1..=MANY / 2 {
+        let claim = Claim { key: OperationKey(key), attempt: 2, at: at(3), cost: Cost::email(1, 1_000) };
+        assert!(rows.claim(claim).is_some());
+        let again = Record { next_at: Some(at(100)), at: at(4), ..record(key, Transition::Throttle) };
+        rows.record(&again).expect("listed");
+    }
+    let query = OperationQuery { limit: LIMIT, eligible_at: Some(at(50)), ..OperationQuery::default() };
+    let found = search::search(&rows.rows, &rows.shelves, &query);
+    let expected: Vec<u64> = (MANY / 2 + 1..).take(LIMIT).collect();
+    assert_eq!(found.rows.iter().map(|row| row.key.0).collect::<Vec<_>>(), expected);
+    // Those of one block that may go, and a row of the runs for each.
+    assert!(found.looked_at <= 2 * 4_096, "{}", found.looked_at);
+}
+
+#[test]
 fn every_query_finds_what_a_scan_finds() {
     [full(2_000), deferred(2_000, 7)].iter().for_each(assert_found_as_by_a_scan);
 }

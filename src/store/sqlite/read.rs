@@ -2,14 +2,13 @@
 //!
 //! Each index ends in state, lane and key, so one state and one lane of a mailbox are one run in order of key, oldest
 //! first; a query that leaves state or lane open takes the first rows of each such run and merges them. A tenant has
-//! such runs of its own, and others within each of its mailboxes. So has a campaign.
+//! such runs of its own, and others within each of its mailboxes. So has a campaign. What is of a campaign and of a
+//! mailbox stands in the runs of both: they are walked side by side until one has the answer, so no more is passed over
+//! than the shorter one has.
 //!
-//! Where no one run holds what is asked for and nothing else, several ways lead there: what is of a campaign and of a
-//! mailbox stands in the runs of both; what is deferred and eligible stands in its run by key, among those that cannot
-//! go yet, and in another by instant. They are walked side by side, a row of each in turn, until one has the answer. So
-//! a query passes over no more rows than the shortest way has, and twice that altogether: a mailbox whose deferred
-//! operations all wait for an hour is told by the first instant, a backlog whose instant has come by its first rows.
-//! Long is only what is long both ways: many old ones that cannot go yet, and many younger ones that could.
+//! What waits for an instant, admitted or deferred, stands in blocks of 4,096 keys too, by instant within each. Who looks
+//! for what may go leaps over a block by its first instant, and reads of the others what may go and nothing else. A
+//! million that wait are two hundred and fifty leaps, wherever the few that may go stand among them.
 //!
 //! Queued ones that cannot go yet are passed over. They are few: their attempt failed before its first byte a moment ago.
 
@@ -22,6 +21,9 @@ use crate::email::Email;
 use crate::engine::{Lane, OperationKey, OperationState};
 use crate::store::{OperationQuery, OperationRecord};
 
+/// Rows of a run, and blocks, that are looked at before another way has its turn.
+const STRIDE: usize = 64;
+
 /// The names of a query as the file numbers them, and its instant.
 #[derive(Clone, Copy, Debug)]
 struct Named<'q> {
@@ -31,30 +33,18 @@ struct Named<'q> {
     eligible_at: Option<i64>,
 }
 
-/// In which order a way tells its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// The first that are wanted are the answer.
-    Key,
-    /// All that are wanted have to be seen first.
-    Instant,
-}
-
 /// One way to the rows of a state and a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
     index: &'static str,
     /// What the index finds; `?1` state, `?2` lane, `?3` mailbox, `?4` tenant, `?5` eligible at, `?6` campaign.
     finds: &'static str,
-    order: Order,
+    /// In blocks by this instant; `None`: in order of key.
+    instant: Option<&'static str>,
 }
 
 const fn by_key(index: &'static str, finds: &'static str) -> Way {
-    Way { index, finds, order: Order::Key }
-}
-
-const fn by_instant(index: &'static str, finds: &'static str) -> Way {
-    Way { index, finds, order: Order::Instant }
+    Way { index, finds, instant: None }
 }
 
 const OF_ALL: Way = by_key("operation_by_state", "state = ?1 AND lane = ?2");
@@ -64,21 +54,20 @@ const OF_BOTH: Way = by_key("operation_by_tenant", "tenant = ?4 AND mailbox = ?3
 const OF_CAMPAIGN: Way = by_key("operation_by_campaign", "campaign = ?6 AND state = ?1 AND lane = ?2");
 
 // States in numbers, as these indexes say them.
-const ADMITTED: Way = by_instant("operation_admitted", "state = 0 AND ?1 = 0 AND lane = ?2 AND not_before <= ?5");
-const DEFERRED: Way =
-    by_instant("operation_deferred", "state = 3 AND ?1 = 3 AND lane = ?2 AND coalesce(next_at, 0) <= ?5");
-const DEFERRED_OF_MAILBOX: Way = by_instant(
-    "operation_deferred_by_mailbox",
-    "mailbox = ?3 AND state = 3 AND ?1 = 3 AND lane = ?2 AND coalesce(next_at, 0) <= ?5",
-);
-const DEFERRED_OF_TENANT: Way = by_instant(
-    "operation_deferred_by_tenant",
-    "tenant = ?4 AND state = 3 AND ?1 = 3 AND lane = ?2 AND coalesce(next_at, 0) <= ?5",
-);
-const DEFERRED_OF_CAMPAIGN: Way = by_instant(
-    "operation_deferred_by_campaign",
-    "campaign = ?6 AND state = 3 AND ?1 = 3 AND lane = ?2 AND coalesce(next_at, 0) <= ?5",
-);
+const ADMITTED: Way =
+    Way { index: "operation_admitted", finds: "state = 0 AND ?1 = 0 AND lane = ?2", instant: Some("not_before") };
+
+const fn deferred(index: &'static str, finds: &'static str) -> Way {
+    Way { index, finds, instant: Some("coalesce(next_at, 0)") }
+}
+
+const DEFERRED: Way = deferred("operation_deferred", "state = 3 AND ?1 = 3 AND lane = ?2");
+const DEFERRED_OF_MAILBOX: Way =
+    deferred("operation_deferred_by_mailbox", "mailbox = ?3 AND state = 3 AND ?1 = 3 AND lane = ?2");
+const DEFERRED_OF_TENANT: Way =
+    deferred("operation_deferred_by_tenant", "tenant = ?4 AND state = 3 AND ?1 = 3 AND lane = ?2");
+const DEFERRED_OF_CAMPAIGN: Way =
+    deferred("operation_deferred_by_campaign", "campaign = ?6 AND state = 3 AND ?1 = 3 AND lane = ?2");
 
 /// One operation by its id.
 pub(super) fn operation(connection: &Connection, id: &str) -> Result<Option<OperationRecord>, Fault> {
@@ -134,50 +123,53 @@ fn named<'q>(connection: &Connection, query: &'q OperationQuery) -> Result<Optio
     Ok(Some(Named { mailbox, tenant, campaign, eligible_at }))
 }
 
-/// Every way to what is in a state; the first is in order of key.
+/// Every way to what is in a state.
 fn ways(named: &Named<'_>, state: OperationState) -> Vec<Way> {
     let (mailbox, tenant, campaign) = (named.mailbox.is_some(), named.tenant.is_some(), named.campaign.is_some());
+    let is_eligible = named.eligible_at.is_some();
+    let mut ways = Vec::with_capacity(3);
+    if is_eligible && state == OperationState::Deferred {
+        ways.extend(mailbox.then_some(DEFERRED_OF_MAILBOX));
+        ways.extend(campaign.then_some(DEFERRED_OF_CAMPAIGN));
+        ways.extend((tenant && !mailbox).then_some(DEFERRED_OF_TENANT));
+        ways.extend(ways.is_empty().then_some(DEFERRED));
+        return ways;
+    }
     let of_place = match (mailbox, tenant) {
         (false, false) => OF_ALL,
         (true, false) => OF_MAILBOX,
         (false, true) => OF_TENANT,
         (true, true) => OF_BOTH,
     };
-    let mut ways = Vec::with_capacity(3);
+    let is_admitted = is_eligible && state == OperationState::Admitted;
+    ways.extend(is_admitted.then_some(ADMITTED));
     ways.extend(campaign.then_some(OF_CAMPAIGN));
-    ways.extend((!campaign || mailbox || tenant).then_some(of_place));
-    if named.eligible_at.is_none() {
-        return ways;
-    }
-    match state {
-        OperationState::Admitted => ways.push(ADMITTED),
-        OperationState::Deferred if mailbox => ways.push(DEFERRED_OF_MAILBOX),
-        OperationState::Deferred if campaign => ways.push(DEFERRED_OF_CAMPAIGN),
-        OperationState::Deferred if tenant => ways.push(DEFERRED_OF_TENANT),
-        OperationState::Deferred => ways.push(DEFERRED),
-        _ => {}
-    }
+    // Who asks for all of the admitted ones has the shortest way already.
+    ways.extend((mailbox || tenant || !campaign && !is_admitted).then_some(of_place));
     ways
 }
 
+const WANTED: &str = "((?3 IS NULL OR mailbox = ?3) AND (?4 IS NULL OR tenant = ?4)
+    AND (?5 IS NULL OR (not_before <= ?5 AND coalesce(next_at, 0) <= ?5))
+    AND (?6 IS NULL OR campaign = ?6)) IS TRUE";
+
 impl Way {
-    /// Its rows, and which of them are wanted. What the index has said is not looked up again.
-    fn sql(&self) -> String {
-        let Self { index, finds, order } = self;
-        let order = match order {
-            Order::Key => "ORDER BY key",
-            Order::Instant => "",
-        };
-        format!(
-            "SELECT key, ((?3 IS NULL OR mailbox = ?3) AND (?4 IS NULL OR tenant = ?4)
-             AND (?5 IS NULL OR (not_before <= ?5 AND coalesce(next_at, 0) <= ?5))
-             AND (?6 IS NULL OR campaign = ?6)) IS TRUE
-             FROM operation INDEXED BY {index} WHERE {finds} {order}"
-        )
+    /// What it asks: all its rows and which are wanted; or the next block that is not empty with its first instant, and
+    /// what may go in block `?7`.
+    fn asks(&self) -> Vec<String> {
+        let Self { index, finds, instant } = self;
+        let from = format!("FROM operation INDEXED BY {index} WHERE {finds}");
+        match instant {
+            None => vec![format!("SELECT key, {WANTED} {from} ORDER BY key")],
+            Some(instant) => vec![
+                format!("SELECT key >> 12, {instant} {from} AND key >> 12 >= ?7 ORDER BY key >> 12, {instant} LIMIT 1"),
+                format!("SELECT key, {WANTED} {from} AND key >> 12 = ?7 AND {instant} <= ?5"),
+            ],
+        }
     }
 }
 
-/// Keys, and how many rows were looked at for them.
+/// Keys, and how many rows and blocks were looked at for them.
 #[derive(Debug, Default)]
 struct Walked {
     keys: Vec<i64>,
@@ -191,40 +183,112 @@ fn walk(connection: &Connection, query: &OperationQuery, named: &Named<'_>) -> R
     let lanes = query.lane.as_ref().map_or(&Lane::ALL[..], std::slice::from_ref);
     let mut walked = Walked::default();
     for state in states {
-        let ways = ways(named, *state);
-        let statements = ways.iter().map(|way| connection.prepare(&way.sql()));
-        let mut statements = statements.collect::<Result<Vec<Statement<'_>>, _>>()?;
+        let ways: Vec<Vec<String>> = ways(named, *state).iter().map(Way::asks).collect();
+        let prepare = |asks: &Vec<String>| asks.iter().map(|sql| connection.prepare(sql)).collect();
+        let mut statements = ways.iter().map(prepare).collect::<Result<Vec<Vec<Statement<'_>>>, _>>()?;
         for lane in lanes {
             let (state, lane) = (row::state_number(*state), row::lane_number(*lane));
-            let asked: [&dyn ToSql; 6] =
-                [&state, &lane, &named.mailbox, &named.tenant, &named.eligible_at, &named.campaign];
-            let rows = statements.iter_mut().map(|statement| statement.query(&asked[..]));
-            let rows = rows.collect::<Result<Vec<Rows<'_>>, _>>()?;
-            side_by_side(&ways, rows, query.limit, &mut walked)?;
+            let Named { mailbox, tenant, campaign, eligible_at } = named;
+            let asked: [&dyn ToSql; 6] = [&state, &lane, mailbox, tenant, eligible_at, campaign];
+            let cursors = statements.iter_mut().map(|statements| Cursor::new(statements, &asked));
+            let cursors = cursors.collect::<Result<Vec<_>, _>>()?;
+            walked.keys.extend(side_by_side(cursors, query.limit, &mut walked.looked_at)?);
         }
     }
     Ok(walked)
 }
 
-/// A row of each way in turn, until one has told its first `limit` keys.
-fn side_by_side(ways: &[Way], mut rows: Vec<Rows<'_>>, limit: usize, walked: &mut Walked) -> Result<(), Fault> {
-    let mut found = vec![Vec::new(); ways.len()];
+/// A stretch of each way in turn, until one has told its first `limit` keys.
+fn side_by_side(mut cursors: Vec<Cursor<'_, '_>>, limit: usize, looked_at: &mut usize) -> Result<Vec<i64>, Fault> {
     loop {
-        for ((way, rows), found) in ways.iter().zip(&mut rows).zip(&mut found) {
-            let next = rows.next()?;
-            if let Some(next) = next {
-                walked.looked_at += 1;
-                if next.get(1)? {
-                    found.push(next.get::<_, i64>(0)?);
-                }
-            }
-            if next.is_none() || way.order == Order::Key && found.len() == limit {
-                found.sort_unstable();
-                walked.keys.extend(found.iter().take(limit));
-                return Ok(());
+        for cursor in &mut cursors {
+            if cursor.go_on(limit, looked_at)? {
+                let mut keys = std::mem::take(&mut cursor.found);
+                keys.sort_unstable();
+                keys.truncate(limit);
+                return Ok(keys);
             }
         }
     }
+}
+
+/// How far one way has been walked.
+struct Cursor<'s, 'a> {
+    course: Course<'s, 'a>,
+    found: Vec<i64>,
+}
+
+enum Course<'s, 'a> {
+    Run(Rows<'s>),
+    Blocks { next: &'s mut Statement<'a>, due: &'s mut Statement<'a>, asked: [&'s dyn ToSql; 6], block: i64 },
+}
+
+impl<'s, 'a> Cursor<'s, 'a> {
+    fn new(statements: &'s mut [Statement<'a>], asked: &[&'s dyn ToSql; 6]) -> rusqlite::Result<Self> {
+        let course = match statements {
+            [next, due] => Course::Blocks { next, due, asked: *asked, block: 0 },
+            [run, ..] => Course::Run(run.query(&asked[..])?),
+            [] => return Err(rusqlite::Error::InvalidQuery),
+        };
+        Ok(Self { course, found: Vec::new() })
+    }
+
+    /// Walks a stretch; whether all of the first `limit` are found.
+    fn go_on(&mut self, limit: usize, looked_at: &mut usize) -> Result<bool, Fault> {
+        for _ in 0..STRIDE {
+            let is_over = match &mut self.course {
+                Course::Run(rows) => {
+                    let next = rows.next()?;
+                    *looked_at += usize::from(next.is_some());
+                    if let Some(next) = next
+                        && next.get(1)?
+                    {
+                        self.found.push(next.get(0)?);
+                    }
+                    next.is_none()
+                }
+                Course::Blocks { next, due, asked, block } => {
+                    let before = self.found.len();
+                    let over = leap(next, due, asked, block, &mut self.found, looked_at)?;
+                    if !over && self.found.len() > before && self.found.len() < limit {
+                        // A block that was read is a stretch.
+                        return Ok(false);
+                    }
+                    over
+                }
+            };
+            if is_over || self.found.len() >= limit {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Goes to the next block from `block` on, and reads what may go in it; whether there was none.
+fn leap(
+    next: &mut Statement<'_>,
+    due: &mut Statement<'_>,
+    asked: &[&dyn ToSql; 6],
+    block: &mut i64,
+    found: &mut Vec<i64>,
+    looked_at: &mut usize,
+) -> Result<bool, Fault> {
+    let [state, lane, mailbox, tenant, eligible_at, campaign] = *asked;
+    let from = *block;
+    let mut first = next.query([state, lane, mailbox, tenant, eligible_at, campaign, &from])?;
+    *looked_at += 1;
+    let Some(first) = first.next()? else { return Ok(true) };
+    let here: i64 = first.get(0)?;
+    *block = here + 1;
+    let mut rows = due.query([state, lane, mailbox, tenant, eligible_at, campaign, &here])?;
+    while let Some(row) = rows.next()? {
+        *looked_at += 1;
+        if row.get(1)? {
+            found.push(row.get(0)?);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -247,22 +311,24 @@ mod tests {
         schema::migrate(&connection, 0).expect("an empty file takes the schema");
         for (named, state) in every_named().flat_map(|named| OperationState::ALL.map(|state| (named, state))) {
             let ways = ways(&named, state);
-            assert!(!ways.is_empty() && ways[0].order == Order::Key, "{ways:?}");
-            for way in ways {
-                let sql = format!("EXPLAIN QUERY PLAN {}", way.sql());
-                let mut statement = connection.prepare(&sql).expect("sound");
-                let asked = (0, 0, named.mailbox, named.tenant, named.eligible_at, named.campaign);
+            assert!(!ways.is_empty(), "{named:?} {state}");
+            for (way, sql) in ways.iter().flat_map(|way| way.asks().into_iter().map(move |sql| (way, sql))) {
+                let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("sound");
+                let asked: [&dyn ToSql; 7] =
+                    [&0, &0, &named.mailbox, &named.tenant, &named.eligible_at, &named.campaign, &0];
+                let asked = &asked[..if way.instant.is_some() { 7 } else { 6 }];
                 let plan = statement.query_map(asked, |step| step.get(3)).expect("a plan");
                 let plan = plan.collect::<Result<Vec<String>, _>>().expect("text").join("; ");
-                let way_in = match way.order {
-                    Order::Key => "state=? AND lane=?)",
-                    Order::Instant => "lane=? AND ",
+                let (found, covered) = ("SEARCH operation USING INDEX", "SEARCH operation USING COVERING INDEX");
+                let found = [found, covered].iter().any(|found| plan.starts_with(&format!("{found} {} (", way.index)));
+                assert!(found && !plan.contains("TEMP B-TREE"), "{plan}: {sql}");
+                let ends = match (way.instant, sql.contains("LIMIT 1")) {
+                    (None, _) => "state=? AND lane=?)",
+                    (Some(_), true) => "lane=? AND <expr>>?)",
+                    (Some("not_before"), false) => "lane=? AND <expr>=? AND not_before<?)",
+                    (Some(_), false) => "lane=? AND <expr>=? AND <expr><?)",
                 };
-                let found = format!("SEARCH operation USING INDEX {} (", way.index);
-                let found = plan.starts_with(&found) || plan.starts_with(&found.replace("USING", "USING COVERING"));
-                assert!(found && plan.contains(way_in), "{plan}: {sql}");
-                assert_eq!(way.order == Order::Instant, plan.contains("<?)"), "by the instant itself: {plan}");
-                assert!(!plan.contains("TEMP B-TREE"), "in order already: {plan}");
+                assert!(plan.ends_with(ends), "{plan}: {sql}");
             }
         }
     }
@@ -286,34 +352,37 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_with_the_shorter_way() {
+    fn what_may_go_is_found_among_any_that_may_not_and_a_walk_ends_with_the_shorter_way() {
         let connection = Connection::open_in_memory().expect("memory");
         schema::migrate(&connection, 0).expect("an empty file takes the schema");
-        // 20,000 deferred to second 100, the last three of them to 40; and five of another mailbox.
+        // 20,000 deferred: the older half to second 100, the younger to 40; and five of another mailbox.
         let rows = "INSERT INTO name (nr, text) VALUES (1, 'a'), (2, 'b');
             WITH RECURSIVE n (key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n WHERE key < 20005)
             INSERT INTO operation (key, id, fingerprint, mailbox, campaign, lane, requests, recipients,
             external_recipients, quota_units, bytes, state, submitted_at, not_before, deadline, changed_at, next_at)
             SELECT key, key, 1, 1 + (key > 20000), 'spring', 0, 1, 1, 0, 0, 1, 3, 0, 0, 9, 0,
-            iif(key BETWEEN 19998 AND 20000, 40, 100) FROM n";
+            iif(key BETWEEN 10001 AND 20000, 40, 100) FROM n";
         connection.execute_batch(rows).expect("rows");
         let nobody = Named { mailbox: None, tenant: None, campaign: None, eligible_at: None };
         let few = Named { mailbox: Some(2), campaign: Some("spring"), ..nobody };
-        let first: Vec<i64> = (1..=10).collect();
+        let (first, young): (Vec<i64>, Vec<i64>) = ((1..=10).collect(), (10_001..=10_010).collect());
         for (named, keys, most) in [
-            (Named { eligible_at: Some(50), ..nobody }, (19_998..=20_000).collect(), 8),
-            (Named { eligible_at: Some(200), ..nobody }, first.clone(), 20),
-            (Named { eligible_at: Some(50), mailbox: Some(1), ..nobody }, (19_998..=20_000).collect(), 8),
-            (Named { eligible_at: Some(50), campaign: Some("spring"), ..nobody }, (19_998..=20_000).collect(), 8),
-            (Named { eligible_at: Some(50), ..few }, Vec::new(), 4),
-            (few, (20_001..=20_005).collect(), 12),
+            // Two blocks that are leapt over, and what may go of the third.
+            (Named { eligible_at: Some(50), ..nobody }, young.clone(), 3 + 4_096),
+            (Named { eligible_at: Some(30), ..nobody }, Vec::new(), 6),
+            (Named { eligible_at: Some(200), ..nobody }, first.clone(), 1 + 4_096),
+            (Named { eligible_at: Some(50), mailbox: Some(1), ..nobody }, young.clone(), 3 + 4_096),
+            (Named { eligible_at: Some(50), campaign: Some("spring"), ..nobody }, young, 3 + 4_096),
+            (Named { eligible_at: Some(50), ..few }, Vec::new(), 2),
+            (few, (20_001..=20_005).collect(), STRIDE + 5),
             (Named { campaign: Some("spring"), ..nobody }, first, 10),
         ] {
             let (state, lane) = (Some(OperationState::Deferred), Some(Lane::Foreground));
-            let query = OperationQuery { state, lane, limit: 10, ..OperationQuery::default() };
+            let eligible_at = named.eligible_at.map(row::instant);
+            let query = OperationQuery { state, lane, eligible_at, limit: 10, ..OperationQuery::default() };
             let walked = walk(&connection, &query, &named).expect("sound");
-            assert_eq!(walked.keys, keys);
-            assert!(walked.looked_at <= most, "{walked:?}");
+            assert_eq!(walked.keys, keys, "{named:?}");
+            assert!(walked.looked_at <= most, "{named:?}: {walked:?}");
         }
     }
 }
