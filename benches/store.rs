@@ -8,10 +8,12 @@
 //! `synchronous = FULL`, SQLite's own checkpoints. *call* is one submission of the batch; *calls* are as many
 //! submissions of one each, under way at once, that find into commits by themselves.
 //!
-//! *cpu* is processor time per operation, user and system, of every thread that works for the side.
+//! *cpu* is processor time per operation, user and system, of every thread that works for the side; *turns* is how
+//! often a thread of *calls* waited for another one, per operation.
 //!
 //! Run with `cargo bench --features sqlite --bench store`. `MAILWEIR_BENCH_FOLDER` names another disk than that of
-//! the temporary folder, `MAILWEIR_BENCH_TURNS` another number of turns. Ratios come first, then criterion's figures.
+//! the temporary folder, `MAILWEIR_BENCH_TURNS` another number of turns, `MAILWEIR_BENCH_CELL` one cell alone, such as
+//! `1024x128`. Ratios come first, then criterion's figures.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -111,7 +113,8 @@ impl Bare {
              quota_units, bytes, state, submitted_at, not_before, deadline, changed_at)
              VALUES (?1, ?2, ?3, 1, 1, 1, 1, 0, 0, 1400, 1, ?4, ?4, ?5, ?4)",
         )?;
-        let payload = connection.prepare("INSERT INTO payload VALUES (?1, ?2, ?3, ?4)")?;
+        let payload = connection
+            .prepare("INSERT INTO payload (key, sender, recipients, mime, size) VALUES (?1, ?2, ?3, ?4, length(?4))")?;
         let tally = connection.prepare("UPDATE tally SET operations = operations + ?1 WHERE state = 1")?;
         Ok(Self { connection, operation, payload, tally })
     }
@@ -161,6 +164,17 @@ fn cpu(threads: Threads) -> u64 {
     }
 }
 
+/// How often threads of this process have gone to sleep by themselves. Zero where the system does not tell.
+fn sleeps() -> u64 {
+    let count = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.map(|task| count(&task.path().join("status"))).sum()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Threads {
     /// The one that asks.
@@ -183,6 +197,7 @@ struct Cell {
 struct Took {
     micros: f64,
     cpu: f64,
+    sleeps: f64,
 }
 
 impl Cell {
@@ -217,11 +232,11 @@ impl Cell {
     fn turn(&mut self, side: usize, rounds: u64) -> Took {
         let batches: Vec<_> = (0..rounds).map(|_| self.sources[side].batch(self.batch)).collect();
         let threads = if side == 0 { Threads::This } else { Threads::All };
-        let before = cpu(threads);
+        let (before, slept) = (cpu(threads), sleeps());
         let took = timed(|| batches.into_iter().for_each(|batch| self.write(side, batch)));
-        let spent = cpu(threads).saturating_sub(before);
+        let (spent, slept) = (cpu(threads).saturating_sub(before), sleeps().saturating_sub(slept));
         let each = rounds as f64 * self.batch as f64;
-        Took { micros: took.as_secs_f64() * 1e6 / each, cpu: spent as f64 / 1e3 / each }
+        Took { micros: took.as_secs_f64() * 1e6 / each, cpu: spent as f64 / 1e3 / each, sleeps: slept as f64 / each }
     }
 }
 
@@ -233,6 +248,11 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// Whether a cell is to be measured.
+fn is_wanted(bytes: usize, batch: u64) -> bool {
+    std::env::var("MAILWEIR_BENCH_CELL").map_or(true, |cell| cell == format!("{bytes}x{batch}"))
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -247,7 +267,7 @@ fn turns(bytes: usize, batch: u64, turns: usize) -> Vec<[Took; SIDES]> {
     let rounds = (128 / batch).clamp(1, 16);
     let mut all = Vec::with_capacity(turns);
     for turn in 0..turns {
-        let mut took = [Took { micros: 0.0, cpu: 0.0 }; SIDES];
+        let mut took = [Took { micros: 0.0, cpu: 0.0, sleeps: 0.0 }; SIDES];
         for place in 0..SIDES {
             let side = (turn + place) % SIDES;
             took[side] = cell.turn(side, rounds);
@@ -260,18 +280,18 @@ fn turns(bytes: usize, batch: u64, turns: usize) -> Vec<[Took; SIDES]> {
 fn ratios() {
     println!("durable submits: operations/s, how fast against the bare writes (wanted: 0.80), cpu in us per operation");
     println!(
-        "{:>7} {:>6} {:>10} {:>10} {:>6} {:>10} {:>6} {:>8} {:>8} {:>8}",
-        "bytes", "batch", "bare", "call", "", "calls", "", "cpu bare", "call", "calls"
+        "{:>7} {:>6} {:>10} {:>10} {:>6} {:>10} {:>6} {:>8} {:>8} {:>8} {:>7}",
+        "bytes", "batch", "bare", "call", "", "calls", "", "cpu bare", "call", "calls", "turns"
     );
     let count = number("MAILWEIR_BENCH_TURNS").map_or(TURNS, |turns| usize::try_from(turns).unwrap_or(TURNS)).max(1);
     for bytes in SIZES {
-        for batch in BATCHES {
+        for batch in BATCHES.into_iter().filter(|batch| is_wanted(bytes, *batch)) {
             let turns = turns(bytes, batch, count);
             let rate = |side: usize| 1e6 / median(turns.iter().map(|took| took[side].micros));
             let ratio = |side: usize| median(turns.iter().map(|took| took[0].micros / took[side].micros));
             let cpu = |side: usize| turns.iter().map(|took| took[side].cpu).sum::<f64>() / turns.len() as f64;
             println!(
-                "{bytes:>7} {batch:>6} {:>10.0} {:>10.0} {:>6.2} {:>10.0} {:>6.2} {:>8.1} {:>8.1} {:>8.1}",
+                "{bytes:>7} {batch:>6} {:>10.0} {:>10.0} {:>6.2} {:>10.0} {:>6.2} {:>8.1} {:>8.1} {:>8.1} {:>7.3}",
                 rate(0),
                 rate(1),
                 ratio(1),
@@ -279,7 +299,8 @@ fn ratios() {
                 ratio(2),
                 cpu(0),
                 cpu(1),
-                cpu(2)
+                cpu(2),
+                turns.iter().map(|took| took[2].sleeps).sum::<f64>() / turns.len() as f64
             );
         }
     }
@@ -315,5 +336,7 @@ fn main() {
         return;
     }
     ratios();
-    criterion_figures();
+    if std::env::var_os("MAILWEIR_BENCH_CELL").is_none() {
+        criterion_figures();
+    }
 }

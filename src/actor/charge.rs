@@ -10,7 +10,7 @@ use super::desk::Flight;
 use super::kept;
 use super::mailbox::MailboxActor;
 use super::past;
-use crate::engine::mailbox::{Input, Record};
+use crate::engine::mailbox::{ClaimFailure, Input, Record};
 use crate::engine::operation::Transition;
 use crate::engine::{OperationKey, Timestamp};
 use crate::store::{Note, NoteBody, NoteChange, PermitNote, StoreError};
@@ -74,7 +74,7 @@ impl MailboxActor {
             } else {
                 // It may have been written all the same.
                 self.uncharge_permit(key);
-                self.step(Input::ClaimFailed { key, transient: true });
+                self.step(Input::ClaimFailed { key, failure: ClaimFailure::Transient });
             }
             if let Some(entry) = self.desk.get_mut(key).filter(|entry| entry.flight == Flight::Claiming) {
                 entry.flight = Flight::Grounded;

@@ -12,10 +12,10 @@ use super::permit::TryAcquire;
 use super::reply::Reply;
 use super::ticket::Ticket;
 use crate::email::Email;
-use crate::engine::mailbox::{Input, Record};
+use crate::engine::mailbox::{ClaimFailure, Input, Record};
 use crate::engine::policy::CutOff;
 use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
-use crate::store::{Claim, Inserted, NoteChange, StoreError};
+use crate::store::{Claim, DamagedEmail, Inserted, NoteChange, StoreError};
 use crate::submission::SubmitError;
 use crate::telemetry::{EventKind, StorePolicy};
 
@@ -41,7 +41,7 @@ impl MailboxActor {
             }
             Reply::Withdrawn { key } => self.step(Input::Cancel { key }),
             Reply::Resolved { key, accepted } => self.step(Input::Resolved { key, accepted }),
-            Reply::Alone { key } => self.step(Input::ClaimFailed { key, transient: true }),
+            Reply::Alone { key } => self.step(Input::ClaimFailed { key, failure: ClaimFailure::Transient }),
             Reply::Look => {}
             Reply::Acquire => self.acquire(),
             Reply::Acquired { asked_at, answer } => self.on_acquired(asked_at, answer),
@@ -218,17 +218,21 @@ impl MailboxActor {
         if self.is_fenced() {
             return self.on_fenced(claims, answer);
         }
-        let Ok(emails) = answer else {
-            self.store_degraded();
-            if let Some(fleet) = &self.world.fleet {
-                fleet.suspect();
+        let emails = match answer {
+            Ok(emails) => emails,
+            Err(StoreError::EmailDamaged { emails }) => return self.on_damaged(claims, &emails),
+            Err(_) => {
+                self.store_degraded();
+                if let Some(fleet) = &self.world.fleet {
+                    fleet.suspect();
+                }
+                for claim in claims {
+                    // Whatever the store's trouble is, the operation is still in it.
+                    self.world.crashes.landed(claim.key);
+                    self.step(Input::ClaimFailed { key: claim.key, failure: ClaimFailure::Transient });
+                }
+                return;
             }
-            for claim in claims {
-                // Whatever the store's trouble is, the operation is still in it.
-                self.world.crashes.landed(claim.key);
-                self.step(Input::ClaimFailed { key: claim.key, transient: true });
-            }
-            return;
         };
         let mut emails = emails.into_iter();
         for Claim { key, .. } in claims {
@@ -238,7 +242,25 @@ impl MailboxActor {
                     self.desk.keep_email(key, email);
                     self.step(Input::Claimed { key });
                 }
-                None => self.step(Input::ClaimFailed { key, transient: false }),
+                None => self.step(Input::ClaimFailed { key, failure: ClaimFailure::Gone }),
+            }
+        }
+    }
+
+    /// Nothing of the batch was written. What is damaged is a person's affair; the others are claimed again.
+    fn on_damaged(&mut self, claims: Vec<Claim>, damaged: &[DamagedEmail]) {
+        for claim in claims {
+            match damaged.iter().find(|email| email.key == claim.key) {
+                Some(email) => {
+                    let failure = ClaimFailure::Damaged(Arc::clone(&email.reason));
+                    self.world.crashes.landed(claim.key);
+                    self.step(Input::ClaimFailed { key: claim.key, failure });
+                }
+                None if damaged.is_empty() => {
+                    self.world.crashes.landed(claim.key);
+                    self.step(Input::ClaimFailed { key: claim.key, failure: ClaimFailure::Transient });
+                }
+                None => self.journal.claim(claim),
             }
         }
     }

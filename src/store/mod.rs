@@ -8,6 +8,7 @@
 //! Calls take effect in the order in which their futures are first polled. The scheduler polls records, notes, claims
 //! and inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
+mod error;
 pub mod fleet;
 #[cfg(feature = "test-util")]
 pub mod hub;
@@ -25,6 +26,7 @@ mod slab;
 mod sqlite;
 mod url;
 
+pub use error::{DamagedEmail, StoreError};
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
@@ -224,55 +226,6 @@ pub struct Recovery {
     pub secret: KeySecret,
 }
 
-/// Why the store did not do it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// It may work later: busy, out of reach, timed out. It may also have been executed.
-    #[error("the store is not available: {reason}")]
-    Unavailable {
-        /// What it said.
-        reason: String,
-    },
-    /// Out of room; what was accepted stays.
-    #[error("the store is full ({bound})")]
-    Full {
-        /// The bound that was met.
-        bound: String,
-    },
-    /// It will not work until a person mends it.
-    #[error("the store is damaged or not ours: {reason}")]
-    Damaged {
-        /// What is wrong.
-        reason: String,
-    },
-    /// It is sound and cannot be used as it is: read-only, or written by a newer version.
-    #[error("the store cannot be used: {reason}")]
-    Unusable {
-        /// Why, and the way out.
-        reason: String,
-    },
-    /// What was asked contradicts what is stored. Everything else of the batch is done.
-    #[error("the store holds something else: {reason}")]
-    Contradiction {
-        /// What contradicts what.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    /// Whether the same call may work later.
-    #[must_use]
-    pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Full { .. })
-    }
-
-    /// Whether only what was asked is at fault, and everything else of the batch is done.
-    pub(crate) const fn is_contradiction(&self) -> bool {
-        matches!(self, Self::Contradiction { .. })
-    }
-}
-
 /// Where operations live. Implementations never decide: they write, find and report.
 pub trait Store: Debug + Send + Sync + 'static {
     /// `memory`, `sqlite`, `redis`: for events.
@@ -293,6 +246,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>>;
 
     /// Writes attempt rows, and answers each with what to send (`None`: no such live operation).
+    ///
+    /// Where some of that can no longer be read, [`StoreError::EmailDamaged`] names all of it, and nothing of the batch is
+    /// written: who claims again leaves those out.
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>>;
 
     /// Keeps and forgets notes, in order: all of the batch, or nothing when there is no room for it. A bound on notes is

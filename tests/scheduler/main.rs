@@ -6,6 +6,8 @@ mod apart;
 mod aside;
 mod away;
 mod callers;
+#[cfg(feature = "sqlite")]
+mod damaged;
 mod deadly;
 mod deaths;
 mod doors;

@@ -181,11 +181,59 @@ fn one_bad_page_fails_only_the_calls_that_need_it() {
             store.claim(vec![claim(59, 1, 6)]),
             async { gated.gate.send(()).unwrap() },
         );
-        assert!(matches!(guilty, Err(StoreError::Damaged { .. })), "{guilty:?}");
+        let Err(StoreError::EmailDamaged { emails }) = guilty else { panic!("{guilty:?}") };
+        assert_eq!((emails.len(), emails[0].key), (1, OperationKey(5)));
+        assert!(emails[0].reason.contains("cannot be read"), "{emails:?}");
         assert_eq!(accepted, Ok(()));
         assert_eq!(other.map(|emails| emails.len()), Ok(1));
         assert!(inserted.is_ok(), "{inserted:?}");
         assert_eq!(state(store, 50).await, OperationState::Accepted);
         assert_eq!(state(store, 5).await, OperationState::Queued, "nothing is sent of it");
     });
+}
+
+#[test]
+fn damaged_emails_are_named_all_at_once_and_the_others_of_their_batch_are_claimed_without_them() {
+    let place = Place::filled(6);
+    let shell = place.shell();
+    for damage in [
+        "DELETE FROM payload WHERE key = 2",
+        "UPDATE payload SET mime = substr(mime, 1, 600) WHERE key = 3",
+        "UPDATE payload SET recipients = 'ann@fabrikam.example' || char(10) || 'nobody' WHERE key = 4",
+        "UPDATE payload SET sender = CAST(x'ff' AS TEXT) WHERE key = 5",
+    ] {
+        assert_eq!(shell.execute(damage, []), Ok(1), "{damage}");
+    }
+    drop(shell);
+    let store = place.open();
+    block_on(async {
+        let answer = store.claim((1..=6).map(|key| claim(key, 1, 5)).collect()).await;
+        let Err(error @ StoreError::EmailDamaged { .. }) = answer else { panic!("{answer:?}") };
+        assert!(!error.is_retryable() && error.to_string().contains("the emails of 4 operations"), "{error}");
+        let StoreError::EmailDamaged { emails } = error else { unreachable!() };
+        let named: Vec<(u64, &str)> = emails.iter().map(|email| (email.key.0, &*email.reason)).collect();
+        let [missing, cut, other, unreadable] = named[..] else { panic!("{named:?}") };
+        assert_eq!(missing, (2, "its row is missing"));
+        assert_eq!(cut, (3, "600 bytes of 1024 are there"));
+        assert!(other.0 == 4 && other.1.contains("would not be taken") && !other.1.contains("nobody"), "{other:?}");
+        assert_eq!(unreadable, (5, "its sender cannot be read"));
+        for key in 1..=6 {
+            let found = found(&store, key).await.unwrap();
+            assert_eq!((found.state, found.rows), (OperationState::Queued, 0), "nothing of the batch was written");
+        }
+        assert_eq!(
+            store.claim(vec![claim(1, 1, 5), claim(6, 1, 5)]).await,
+            Ok(vec![Some(new(1).email), Some(new(6).email)])
+        );
+        let looked = store.email(OperationKey(3)).await;
+        assert!(matches!(looked, Err(StoreError::EmailDamaged { .. })), "{looked:?}");
+    });
+}
+
+#[test]
+fn an_email_of_an_earlier_version_says_nothing_of_its_size() {
+    let place = Place::filled(1);
+    assert_eq!(place.shell().execute("UPDATE payload SET size = NULL", []), Ok(1));
+    let store = place.open();
+    block_on(async { assert_eq!(store.claim(vec![claim(1, 1, 5)]).await, Ok(vec![Some(new(1).email)])) });
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::actor::journal::guard;
 use crate::actor::mailbox::MailboxActor;
 use crate::actor::reply::Reply;
-use crate::engine::mailbox::Input;
+use crate::engine::mailbox::{ClaimFailure, Input};
 use crate::engine::{OperationKey, Timestamp};
 use crate::store::{Claim, StoreError};
 
@@ -44,7 +44,7 @@ impl MailboxActor {
             self.own.late.claims.push(claim);
             self.step(Input::Claimed { key });
         } else {
-            self.step(Input::ClaimFailed { key, transient: true });
+            self.step(Input::ClaimFailed { key, failure: ClaimFailure::Transient });
         }
         true
     }

@@ -7,7 +7,6 @@ use crate::engine::constraint::Constraint;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
-use crate::engine::retry::backoff;
 use crate::engine::settlement;
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Sent, Verdict};
@@ -21,7 +20,7 @@ impl Mailbox {
             Input::Denied { key } => self.denied(now, key),
             Input::AskShared(ask) => self.ask = ask,
             Input::Claimed { key } => self.claimed(now, key),
-            Input::ClaimFailed { key, transient } => self.claim_failed(now, key, transient),
+            Input::ClaimFailed { key, failure } => self.claim_failed(now, key, failure),
             Input::Finished { key, answer } => self.finished(now, key, answer),
             Input::Resolved { key, accepted } => self.resolved(now, key, accepted),
             Input::Crashed { key, crashes } => self.crashed(now, key, crashes),
@@ -199,23 +198,6 @@ impl Mailbox {
         };
         self.effects.push_back(effect);
         self.stirred = false;
-    }
-
-    fn claim_failed(&mut self, now: Timestamp, key: OperationKey, transient: bool) {
-        let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Claiming { shared } = entry.step else { return };
-        entry.apply(Transition::Void);
-        let voids = entry.more().voids.saturating_add(1);
-        entry.more_mut().voids = voids;
-        let retry_at = now.after(backoff(&self.policy.retry, entry.id_hash, voids));
-        self.unclaim(now, key, shared);
-        if transient {
-            // Its row may have been written all the same: what comes next may not be listed from attempting.
-            self.record(now, key, Transition::Void, Some(retry_at));
-            self.again(now, key, Some(retry_at));
-        } else {
-            self.end_cancelled(now, key);
-        }
     }
 
     /// The attempt row is void: no byte left the machine. The operation goes on at `at`.

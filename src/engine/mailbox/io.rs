@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Hold, HoldTarget, RestoredOperation};
+use super::{ClaimFailure, Hold, HoldTarget, RestoredOperation};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
@@ -52,8 +52,8 @@ pub enum Input {
     ClaimFailed {
         /// Whose.
         key: OperationKey,
-        /// Whether the store may take it later; if not, the operation is gone from it.
-        transient: bool,
+        /// Why.
+        failure: ClaimFailure,
     },
     /// An attempt ended, or a permit was settled.
     Finished {
@@ -292,7 +292,7 @@ pub struct Record {
     pub provider_id: Option<String>,
     /// It ends here, or is set aside, and an attempt of it may have been accepted without anybody knowing.
     pub maybe_sent: bool,
-    /// What a person said who ordered it. The engine leaves it to the shell, which knows.
+    /// What a person said who ordered it: the shell knows. Or what is damaged, and how to go on.
     pub order: Option<Arc<OrderWords>>,
 }
 

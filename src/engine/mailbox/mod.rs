@@ -32,6 +32,7 @@ mod table;
 mod tenured;
 #[cfg(test)]
 mod tests;
+mod unclaimed;
 mod unknown;
 mod vigil;
 
@@ -45,6 +46,7 @@ pub use look::check_cost;
 pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;
+pub use unclaimed::ClaimFailure;
 pub use vigil::Vigil;
 
 pub(in crate::engine) use hold::trouble;

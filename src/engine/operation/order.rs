@@ -71,6 +71,8 @@ pub enum QuarantineCause {
     Poison,
     /// A person ordered it.
     Operator,
+    /// What is to be sent is damaged in the store.
+    Damaged,
 }
 
 impl QuarantineCause {
@@ -81,6 +83,7 @@ impl QuarantineCause {
             Self::Unknown => "unknown",
             Self::Poison => "poison",
             Self::Operator => "operator",
+            Self::Damaged => "damaged",
         }
     }
 }

@@ -74,7 +74,8 @@ pub enum Transition {
     Release,
     /// 18: quarantined → cancelled.
     Discard,
-    /// 19: admitted, queued or deferred → quarantined: a person ordered it, or it crashed its worker too often.
+    /// 19: admitted, queued or deferred → quarantined: a person ordered it, it crashed its worker too often, or its email is
+    /// damaged in the store.
     Quarantine,
 }
 

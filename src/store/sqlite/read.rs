@@ -79,12 +79,13 @@ pub(super) fn operation(connection: &Connection, id: &str) -> Result<Option<Oper
 
 /// The email of one operation, while it is there and not over.
 pub(super) fn email(connection: &Connection, key: OperationKey) -> Result<Option<Email>, Fault> {
-    let mut statement = connection.prepare(
-        "SELECT p.sender, p.recipients, p.mime FROM payload p JOIN operation o ON o.key = p.key
-         WHERE p.key = ?1 AND o.state NOT BETWEEN 5 AND 8",
-    )?;
+    let mut statement = connection.prepare(&format!(
+        "SELECT {} FROM payload p JOIN operation o ON o.key = p.key WHERE p.key = ?1 AND o.state NOT BETWEEN 5 AND 8",
+        row::EMAIL
+    ))?;
     let mut rows = statement.query([row::number(key.0)])?;
-    rows.next()?.map(row::email).transpose()
+    let found = rows.next().map_err(Fault::from).and_then(|found| found.map(row::email).transpose());
+    found.map_err(|fault| row::of_email(key, fault))
 }
 
 /// Operations that `query` wants, oldest first, all as of one instant.

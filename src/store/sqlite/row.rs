@@ -3,17 +3,18 @@
 //! Numbers that SQLite cannot hold are brought to its largest: an instant at or beyond 2^63 microseconds is read back
 //! as "never", a count of bytes beyond it as 2^63 - 1. Fingerprints keep their 64 bits and may look negative.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::types::{FromSql, ValueRef};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, ErrorCode, Row};
 
 use super::fault::Fault;
 use super::names::Names;
 use crate::email::Email;
 use crate::engine::operation::OrderWords;
 use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
-use crate::store::{AttemptRecord, OperationRecord};
+use crate::store::{AttemptRecord, DamagedEmail, OperationRecord, StoreError};
 
 /// The columns of an operation in the order that [`operation`] reads.
 pub(super) const OPERATION: &str = "key, id, mailbox, tenant, campaign, lane, requests, recipients, \
@@ -23,6 +24,9 @@ pub(super) const OPERATION: &str = "key, id, mailbox, tenant, campaign, lane, re
 /// The columns of an attempt in the order that [`attempt`] reads.
 pub(super) const ATTEMPT: &str = "operation, number, mailbox, tenant, lane, requests, recipients, external_recipients, \
     quota_units, bytes, claimed_at, finished_at";
+
+/// The columns of an email in the order that [`email`] reads, of the table `p`.
+pub(super) const EMAIL: &str = "p.sender, p.recipients, p.mime, p.size";
 
 /// An instant as it is stored.
 pub(super) fn stamp(instant: Timestamp) -> i64 {
@@ -147,22 +151,44 @@ pub(super) fn attempt(row: &Row<'_>, connection: &Connection, names: &mut Names)
 }
 
 /// The recipients of an email as one text. No address holds a line break.
-pub(super) fn recipients(email: &Email) -> String {
-    let mut text = String::new();
-    for recipient in email.recipients() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
+pub(super) fn recipients(email: &Email) -> Cow<'_, str> {
+    let mut recipients = email.recipients();
+    let first = recipients.next().unwrap_or_default();
+    if recipients.len() == 0 {
+        return Cow::Borrowed(first);
+    }
+    let mut text = first.to_owned();
+    for recipient in recipients {
+        text.push('\n');
         text.push_str(recipient);
     }
-    text
+    Cow::Owned(text)
 }
 
-/// One email, from the columns `sender, recipients, mime`. It passes the checks it passed when it was made.
+/// One email, from the columns [`EMAIL`]; what is wrong with it, where it is not what was stored. It passes the checks it
+/// passed when it was made.
 pub(super) fn email(row: &Row<'_>) -> Result<Email, Fault> {
-    let mut columns = Columns { row, next: 0 };
-    let (sender, recipients) = (columns.text()?.unwrap_or_default(), columns.text()?.unwrap_or_default());
-    let mime = row.get_ref(2)?.as_blob().map_err(|error| Fault::Row(format!("an email's bytes: {error}")))?;
+    let text = |column: usize, name: &str| {
+        let text = row.get_ref(column)?.as_str();
+        text.map_err(|_| Fault::Row(format!("its {name} cannot be read")))
+    };
+    let (sender, recipients) = (text(0, "sender")?, text(1, "recipients")?);
+    let mime = row.get_ref(2)?.as_blob().map_err(|_| Fault::Row("its bytes cannot be read".to_owned()))?;
+    if let Some(size) = row.get::<_, Option<i64>>(3)?.filter(|size| *size != number(mime.len() as u64)) {
+        return Err(Fault::Row(format!("{} bytes of {size} are there", mime.len())));
+    }
     Email::from_mime(sender, recipients.split('\n'), Arc::<[u8]>::from(mime))
-        .map_err(|error| Fault::Row(format!("an email that this version would not take: {error}")))
+        .map_err(|error| Fault::Row(format!("it would not be taken as it is: {error}")))
+}
+
+/// What is wrong with one email is that email's trouble alone, where it is not the whole file's.
+pub(super) fn of_email(key: OperationKey, fault: Fault) -> Fault {
+    let reason = match fault {
+        Fault::Row(reason) => reason,
+        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            format!("its page cannot be read: {error}")
+        }
+        fault => return fault,
+    };
+    Fault::Answer(StoreError::EmailDamaged { emails: [DamagedEmail { key, reason: reason.into() }].into() })
 }

@@ -40,7 +40,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 8] = [V1, V2, V3, V4, V5, V6, V7, V8];
+const MIGRATIONS: [&str; 9] = [V1, V2, V3, V4, V5, V6, V7, V8, V9];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -285,6 +285,11 @@ CREATE INDEX operation_deferred_by_tenant ON operation (tenant, lane, key >> 12,
     WHERE state = 3 AND tenant IS NOT NULL;
 CREATE INDEX operation_deferred_by_campaign ON operation (campaign, lane, key >> 12, coalesce(next_at, 0))
     WHERE state = 3 AND campaign IS NOT NULL;
+";
+
+/// An email that was cut off is told from a short one. Those of an earlier version say nothing of their size.
+const V9: &str = "
+ALTER TABLE payload ADD COLUMN size INTEGER;
 ";
 
 /// Brings the file from `version` to [`VERSION`].

@@ -69,7 +69,9 @@ impl<'c> Writes<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?14)
                  ON CONFLICT DO NOTHING",
             )?,
-            insert_payload: prepare("INSERT INTO payload (key, sender, recipients, mime) VALUES (?1, ?2, ?3, ?4)")?,
+            insert_payload: prepare(
+                "INSERT INTO payload (key, sender, recipients, mime, size) VALUES (?1, ?2, ?3, ?4, length(?4))",
+            )?,
             by_id: prepare(&format!("SELECT {}, fingerprint FROM operation WHERE id = ?1", row::OPERATION))?,
             by_key: prepare("SELECT state, changed_at, attempts, attempt_rows, mailbox FROM operation WHERE key = ?1")?,
             claim: prepare(
@@ -80,7 +82,7 @@ impl<'c> Writes<'c> {
                  external_recipients, quota_units, bytes, claimed_at)
                  SELECT key, ?2, mailbox, tenant, lane, ?3, ?4, ?5, ?6, ?7, ?8 FROM operation WHERE key = ?1",
             )?,
-            payload: prepare("SELECT sender, recipients, mime FROM payload WHERE key = ?1")?,
+            payload: prepare(&format!("SELECT {} FROM payload p WHERE p.key = ?1", row::EMAIL))?,
             update: prepare(
                 "UPDATE operation SET state = ?2, changed_at = ?3, next_at = ?4, attempts = ?5,
                  last_status = coalesce(?6, last_status), provider_id = coalesce(?7, provider_id),
@@ -240,8 +242,25 @@ impl<'c> Writes<'c> {
         Ok(Some(Found { seen, mailbox: found.get(4)? }))
     }
 
+    /// Writes all attempt rows and answers with what to send; or names what is damaged of that, and who asked undoes the
+    /// transaction.
+    pub(super) fn claim_all(&mut self, batch: &[Claim]) -> Result<Vec<Option<Email>>, Fault> {
+        let (mut answers, mut damaged) = (Vec::with_capacity(batch.len()), Vec::new());
+        for claim in batch {
+            match self.claim(claim) {
+                Ok(email) => answers.push(email),
+                Err(Fault::Answer(StoreError::EmailDamaged { emails })) => damaged.extend_from_slice(&emails),
+                Err(fault) => return Err(fault),
+            }
+        }
+        if damaged.is_empty() {
+            return Ok(answers);
+        }
+        Err(Fault::Answer(StoreError::EmailDamaged { emails: damaged.into() }))
+    }
+
     /// Writes one attempt row and answers with what to send.
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Option<Email>, Fault> {
+    fn claim(&mut self, claim: &Claim) -> Result<Option<Email>, Fault> {
         let Some(found) = self.find(claim.key)? else { return Ok(None) };
         match found.seen.claim(claim.attempt) {
             ClaimRule::Refuse => return Ok(None),
@@ -265,10 +284,12 @@ impl<'c> Writes<'c> {
                 self.oldest.attempt = self.oldest.attempt.min(claim.at);
             }
         }
-        let mut rows = self.payload.query([row::number(claim.key.0)])?;
-        let payload =
-            rows.next()?.ok_or_else(|| Fault::Row(format!("the email of operation {} is missing", claim.key.0)))?;
-        row::email(payload).map(Some)
+        self.email(claim.key).map(Some).map_err(|fault| row::of_email(claim.key, fault))
+    }
+
+    fn email(&mut self, key: OperationKey) -> Result<Email, Fault> {
+        let mut rows = self.payload.query([row::number(key.0)])?;
+        row::email(rows.next()?.ok_or_else(|| Fault::Row("its row is missing".to_owned()))?)
     }
 
     /// Moves one operation along a listed transition. The inner answer is for the caller; the store is well.

@@ -325,9 +325,7 @@ impl<'c> Writer<'c> {
         let writes = &mut self.writes;
         Ok(match call {
             Call::Insert(batch, _) => Answer::Inserted(writes.insert_all(batch)?),
-            Call::Claim(batch, _) => {
-                Answer::Claimed(batch.iter().map(|claim| writes.claim(claim)).collect::<Result<_, _>>()?)
-            }
+            Call::Claim(batch, _) => Answer::Claimed(writes.claim_all(batch)?),
             Call::Record(batch, _) => {
                 // The others are done; what contradicts is left out and told.
                 let told = batch.iter().map(|record| writes.record(record)).collect::<Result<Vec<_>, _>>()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::engine::mailbox::ClaimFailure;
 
 #[test]
 fn what_can_never_go_is_refused_at_the_door_and_names_the_limit() {
@@ -157,7 +158,7 @@ fn an_input_about_an_operation_that_is_not_here_changes_nothing() {
     for input in [
         Input::Granted { key },
         Input::Claimed { key },
-        Input::ClaimFailed { key, transient: true },
+        Input::ClaimFailed { key, failure: ClaimFailure::Transient },
         Input::Finished { key, answer: Verdict::Accepted.into() },
         Input::Resolved { key, accepted: true },
         Input::Cancel { key },

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::invariants::lanes;
+use crate::engine::mailbox::ClaimFailure;
 
 /// `2 requests / 10m` by our clock: W/(1−ρ), rounded up.
 const TEN_MINUTES: Duration = Duration::from_micros(600_600_601);
@@ -37,11 +38,56 @@ fn what_could_not_be_written_is_not_sent_and_takes_nothing() {
         effects.iter().filter(|effect| matches!(effect, Effect::Claim { .. })).count()
     };
     assert_eq!(claims(&mut engine), 1);
-    engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), transient: true });
+    engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), failure: ClaimFailure::Transient });
     assert_eq!(claims(&mut engine), 0, "it waits for its next try");
     let again = engine.poll_deadline().expect("a store that fails is asked again");
     engine.handle(again, Input::Wake);
     assert_eq!(claims(&mut engine), 1, "the one request of the minute was given back");
+}
+
+#[test]
+fn what_is_damaged_is_set_aside_with_its_words_and_takes_nothing_from_the_others() {
+    let rig = Rig::new(policy(&[], 1));
+    let mut engine = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy(&["1 request / 1m"], 4)));
+    engine.handle(T0, Input::AskShared(AskShared::OnTrouble));
+    for key in [1, 2] {
+        engine.handle(T0, Input::Enqueue(rig.operation(key, Lane::Foreground)));
+    }
+    let effects = |engine: &mut Mailbox| -> Vec<Effect> { std::iter::from_fn(|| engine.poll_effect()).collect() };
+    let claimed = |effects: &[Effect], of: u64| {
+        effects.iter().any(|effect| matches!(effect, Effect::Claim { key, .. } if key.0 == of))
+    };
+    let first = effects(&mut engine);
+    assert!(claimed(&first, 1) && !claimed(&first, 2), "{first:?}");
+    let failure = ClaimFailure::Damaged("its row is missing".into());
+    engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), failure });
+    let effects = effects(&mut engine);
+    let records = effects.iter().filter_map(|effect| match effect {
+        Effect::Record(record) => Some((record.transition, record.order.as_ref().map(|order| &*order.reason))),
+        _ => None,
+    });
+    let [(Transition::Void, None), (Transition::Quarantine, Some(words))] = records.collect::<Vec<_>>()[..] else {
+        panic!("{effects:?}");
+    };
+    assert!(words.contains("(its row is missing) and was not sent"), "{words}");
+    let ended = effects.iter().find_map(|effect| match effect {
+        Effect::Outcome { key: OperationKey(1), outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    assert_eq!(ended, Some(&Outcome::Quarantined));
+    assert!(claimed(&effects, 2), "the one request of the minute was given back: {effects:?}");
+}
+
+#[test]
+fn a_damaged_email_that_was_to_be_cancelled_is_cancelled() {
+    let mut engine = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy(&[], 4)));
+    engine.handle(T0, Input::AskShared(AskShared::OnTrouble));
+    engine.handle(T0, Input::Enqueue(Rig::new(policy(&[], 1)).operation(1, Lane::Foreground)));
+    engine.handle(T0, Input::Cancel { key: OperationKey(1) });
+    let failure = ClaimFailure::Damaged("its row is missing".into());
+    engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), failure });
+    let is_cancelled = |effect: Effect| matches!(effect, Effect::Outcome { outcome: Outcome::Cancelled, .. });
+    assert!(std::iter::from_fn(|| engine.poll_effect()).any(is_cancelled));
 }
 
 #[test]
