@@ -17,6 +17,7 @@
 //! What is not promised: durability on a disk that lies about its syncs; and that damage within the write-ahead log is
 //! told apart from a commit that a crash cut off (SQLite checks each commit and stops at the first that is not whole).
 
+mod call;
 mod checkpoint;
 mod fault;
 mod lock;
@@ -30,6 +31,7 @@ mod purge;
 mod read;
 mod reader;
 mod recovery;
+mod reply;
 mod row;
 mod schema;
 mod tally;
@@ -48,11 +50,12 @@ pub use options::{PayloadRetention, SqliteOptions};
 #[cfg(feature = "test-util")]
 pub use probe::{CommitPoint, CommitProbe, Fate};
 
+use self::call::{CALLS_MAX, Call, Reply};
 use self::checkpoint::Checkpointer;
 use self::fault::{Fault, unavailable};
 use self::open::Opened;
 use self::reader::Read;
-use self::writer::{CALLS_MAX, Call, End, Reply, Writer};
+use self::writer::{End, Writer};
 use super::{
     Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery, Store,
     StoreError,
@@ -121,10 +124,10 @@ impl SqliteStore {
     }
 
     async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> Call) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = reply::promise();
         let closed = || unavailable(&self.file, "it is closed: open it again");
         self.calls.send(call(reply)).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        answer.await.ok_or_else(closed)?
     }
 
     async fn read<T: Send + 'static>(
@@ -159,7 +162,7 @@ fn write(opened: Opened, mut checkpointer: Checkpointer, mut calls: mpsc::Receiv
     drop(connection);
     drop(lock);
     if let End::Closed(reply) = end {
-        drop(reply.send(Ok(())));
+        reply.keep(Ok(()));
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Tally<'c> {
     begin: Statement<'c>,
     /// By mailbox and state, since the transaction began.
     moved: BTreeMap<(i64, i64), i64>,
+    /// The same of all mailboxes: every submission asks for these.
+    all: [i64; PLACES],
     /// Of all mailboxes, as last committed.
     committed: [u64; PLACES],
 }
@@ -34,14 +36,13 @@ impl<'c> Tally<'c> {
         let add =
             connection.prepare("UPDATE tally SET operations = operations + ?3 WHERE mailbox = ?1 AND state = ?2")?;
         let begin = connection.prepare("INSERT INTO tally (mailbox, state, operations) VALUES (?1, ?2, ?3)")?;
-        Ok(Self { add, begin, moved: BTreeMap::new(), committed: read(connection)? })
+        Ok(Self { add, begin, moved: BTreeMap::new(), all: [0; PLACES], committed: read(connection)? })
     }
 
     /// One operation more, or one less, in `state`.
     fn shift(&mut self, mailbox: i64, state: OperationState, by: i64) {
-        for mailbox in [mailbox, ALL] {
-            *self.moved.entry((mailbox, row::state_number(state))).or_default() += by;
-        }
+        *self.moved.entry((mailbox, row::state_number(state))).or_default() += by;
+        self.all[state as usize] += by;
     }
 
     pub(super) fn added(&mut self, mailbox: i64, state: OperationState) {
@@ -59,7 +60,7 @@ impl<'c> Tally<'c> {
 
     /// So many more kept emails.
     pub(super) fn kept_moved(&mut self, by: i64) {
-        *self.moved.entry((ALL, KEPT as i64)).or_default() += by;
+        self.all[KEPT] += by;
     }
 
     /// Kept emails, those of this transaction included.
@@ -69,7 +70,7 @@ impl<'c> Tally<'c> {
 
     /// So many more notes.
     pub(super) fn notes_moved(&mut self, by: i64) {
-        *self.moved.entry((ALL, NOTES as i64)).or_default() += by;
+        self.all[NOTES] += by;
     }
 
     /// Notes, those of this transaction included.
@@ -79,7 +80,9 @@ impl<'c> Tally<'c> {
 
     /// Writes what the transaction has moved. Nothing is added up afterwards but what comes after.
     pub(super) fn write(&mut self) -> Result<(), Fault> {
-        for ((mailbox, state), by) in self.moved.iter().filter(|(_, by)| **by != 0) {
+        let all = (0..).zip(self.all).map(|(place, by)| ((ALL, place), by));
+        let moved = self.moved.iter().map(|(at, by)| (*at, *by)).chain(all);
+        for ((mailbox, state), by) in moved.filter(|(_, by)| *by != 0) {
             if self.add.execute((mailbox, state, by))? == 0 {
                 self.begin.execute((mailbox, state, by))?;
             }
@@ -92,12 +95,17 @@ impl<'c> Tally<'c> {
         for place in 0..PLACES {
             self.committed[place] = self.place(place);
         }
-        self.moved.clear();
+        self.clear();
     }
 
     /// The transaction never was.
     pub(super) fn roll_back(&mut self) {
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.moved.clear();
+        self.all = [0; PLACES];
     }
 
     /// Operations in `state`, those of this transaction included.
@@ -106,8 +114,7 @@ impl<'c> Tally<'c> {
     }
 
     fn place(&self, place: usize) -> u64 {
-        let by = self.moved.get(&(ALL, place as i64)).copied().unwrap_or_default();
-        self.committed[place].saturating_add_signed(by)
+        self.committed[place].saturating_add_signed(self.all[place])
     }
 }
 

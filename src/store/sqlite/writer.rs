@@ -1,8 +1,7 @@
 //! The one thread that writes, and how calls share its commits.
 //!
 //! A commit costs one sync of the disk, however much it holds. So the writer takes the next call and everything that
-//! has arrived behind it, bounded in operations and bytes, commits once, and then answers them all. It never waits for
-//! more to arrive: a lone call has its commit at once.
+//! has arrived behind it (`call`), commits once, and then answers them all (`reply`).
 //!
 //! A call that cannot be done fails alone: the transaction is undone and the others are written again without it. Where
 //! damage does not say whose it is, each is written by itself, so that one bad page is one operation's trouble. Damage
@@ -18,103 +17,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Statement};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use super::call::{Answer, Call, GROUP_OPERATIONS_MAX, Group, Reply, gather};
 use super::checkpoint::Checkpointer;
 use super::fault::Fault;
 use super::options::SqliteOptions;
 use super::purge::Purge;
+use super::reply::Callers;
 use super::write::Writes;
-use crate::email::Email;
-use crate::engine::Timestamp;
-use crate::engine::mailbox::Record;
-use crate::store::{Claim, Inserted, NewOperation, NoteChange, StoreError};
+use crate::store::StoreError;
 
-/// Calls that wait for the writer, at most; above it they wait to be handed over.
-pub(super) const CALLS_MAX: usize = 1_024;
-/// Operations in one commit, at most, unless one call alone has more.
-const GROUP_OPERATIONS_MAX: usize = 4_096;
-/// Bytes of emails in one commit, at most, unless one call alone has more.
-const GROUP_BYTES_MAX: usize = 8 << 20;
 /// What a row is taken to cost in the write-ahead log.
 const ROW_BYTES: usize = 2_048;
 /// What a commit is taken to cost there, beside its rows: a page of every table and index.
 const COMMIT_BYTES: usize = 12 * 4_096;
-
-pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// One call.
-#[derive(Debug)]
-pub(super) enum Call {
-    Insert(Vec<NewOperation>, Reply<Vec<Inserted>>),
-    Claim(Vec<Claim>, Reply<Vec<Option<Email>>>),
-    Record(Arc<[Record]>, Reply<()>),
-    Keep(Arc<[NoteChange]>, Reply<()>),
-    /// Answers when everything before it has been written.
-    Settle(Reply<()>),
-    /// The last one: writes everything before it, lets go of the file, answers.
-    Close(Reply<()>),
-}
-
-/// What a call is answered with, once its transaction is durable.
-enum Answer {
-    Inserted(Result<Vec<Inserted>, StoreError>),
-    Claimed(Vec<Option<Email>>),
-    Recorded(Result<(), StoreError>),
-}
-
-impl Call {
-    fn operations(&self) -> usize {
-        match self {
-            Self::Insert(batch, _) => batch.len(),
-            Self::Claim(batch, _) => batch.len(),
-            Self::Record(batch, _) => batch.len(),
-            Self::Keep(batch, _) => batch.len(),
-            Self::Settle(_) | Self::Close(_) => 0,
-        }
-    }
-
-    /// The latest instant that it names.
-    fn latest(&self) -> Timestamp {
-        let latest = match self {
-            Self::Insert(batch, _) => batch.iter().map(|new| new.submitted_at).max(),
-            Self::Claim(batch, _) => batch.iter().map(|claim| claim.at).max(),
-            Self::Record(batch, _) => batch.iter().map(|record| record.at).max(),
-            Self::Keep(batch, _) => batch.iter().filter_map(NoteChange::at).max(),
-            Self::Settle(_) | Self::Close(_) => None,
-        };
-        latest.unwrap_or(Timestamp::EPOCH)
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Insert(batch, _) => batch.iter().map(|new| new.email.mime().len()).sum(),
-            _ => 0,
-        }
-    }
-
-    fn fail(self, error: StoreError) {
-        // Who has stopped listening is told nothing.
-        match self {
-            Self::Insert(_, reply) => drop(reply.send(Err(error))),
-            Self::Claim(_, reply) => drop(reply.send(Err(error))),
-            Self::Record(_, reply) | Self::Keep(_, reply) | Self::Settle(reply) | Self::Close(reply) => {
-                drop(reply.send(Err(error)));
-            }
-        }
-    }
-
-    fn answer(self, answer: Answer) {
-        match (self, answer) {
-            (Self::Insert(_, reply), Answer::Inserted(answer)) => drop(reply.send(answer)),
-            (Self::Claim(_, reply), Answer::Claimed(answer)) => drop(reply.send(Ok(answer))),
-            (Self::Record(_, reply) | Self::Keep(_, reply) | Self::Settle(reply), Answer::Recorded(answer)) => {
-                drop(reply.send(answer));
-            }
-            (call, _) => debug_assert!(false, "an answer to another call: {call:?}"),
-        }
-    }
-}
 
 /// Why a transaction was undone.
 enum Undone {
@@ -183,8 +100,10 @@ impl<'c> Writer<'c> {
 
     /// Writes until the last call.
     pub(super) fn run(mut self, calls: &mut mpsc::Receiver<Call>) -> End {
+        let mut expected = 1;
         while let Some(first) = calls.blocking_recv() {
-            let (group, last) = gather(first, calls);
+            let Group { calls: group, last } = gather(first, calls, expected);
+            expected = group.len();
             if self.perform(group) == After::Stop {
                 return End::Died;
             }
@@ -201,7 +120,9 @@ impl<'c> Writer<'c> {
             match self.transact(&group) {
                 Ok(answers) => {
                     let wrote = group.iter().map(|call| call.bytes() + call.operations() * ROW_BYTES).sum::<usize>();
-                    group.into_iter().zip(answers).for_each(|(call, answer)| call.answer(answer));
+                    let callers = Arc::new(Callers::default());
+                    group.into_iter().zip(answers).for_each(|(call, answer)| call.answer(answer, &callers));
+                    callers.wake();
                     self.checkpointer.wrote(self.connection, wrote + COMMIT_BYTES);
                     break;
                 }
@@ -355,22 +276,4 @@ impl<'c> Writer<'c> {
         }
         Ok(())
     }
-}
-
-/// The first call and what has arrived behind it, within the bounds; and the reply of a close among them.
-fn gather(first: Call, calls: &mut mpsc::Receiver<Call>) -> (Vec<Call>, Option<Reply<()>>) {
-    let mut group = Vec::new();
-    let (mut operations, mut bytes) = (0, 0);
-    let mut next = Some(first);
-    while let Some(call) = next {
-        if let Call::Close(reply) = call {
-            return (group, Some(reply));
-        }
-        operations += call.operations();
-        bytes += call.bytes();
-        group.push(call);
-        let has_room = operations < GROUP_OPERATIONS_MAX && bytes < GROUP_BYTES_MAX;
-        next = if has_room { calls.try_recv().ok() } else { None };
-    }
-    (group, None)
 }
