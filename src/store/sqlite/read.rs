@@ -130,10 +130,13 @@ fn ways(named: &Named<'_>, state: OperationState) -> Vec<Way> {
     let is_eligible = named.eligible_at.is_some();
     let mut ways = Vec::with_capacity(3);
     if is_eligible && state == OperationState::Deferred {
-        ways.extend(mailbox.then_some(DEFERRED_OF_MAILBOX));
-        ways.extend(campaign.then_some(DEFERRED_OF_CAMPAIGN));
-        ways.extend((tenant && !mailbox).then_some(DEFERRED_OF_TENANT));
-        ways.extend(ways.is_empty().then_some(DEFERRED));
+        // The narrowest alone: a block of a wide one is read whole, and few of it may be of the narrow one.
+        ways.push(match (mailbox, campaign, tenant) {
+            (true, _, _) => DEFERRED_OF_MAILBOX,
+            (false, true, _) => DEFERRED_OF_CAMPAIGN,
+            (false, false, true) => DEFERRED_OF_TENANT,
+            (false, false, false) => DEFERRED,
+        });
         return ways;
     }
     let of_place = match (mailbox, tenant) {
