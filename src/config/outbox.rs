@@ -31,7 +31,9 @@ impl StoreConfig {
         match self.url.split_once(':')?.0 {
             "memory" => Some("memory"),
             "sqlite" => Some("sqlite"),
-            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => Some("redis"),
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
+                Some("redis")
+            }
             _ => None,
         }
     }
@@ -144,6 +146,12 @@ pub struct RedisStoreConfig {
     pub connection_timeout: Duration,
     /// How long calls fail at once after the server did not answer.
     pub retry_after: Duration,
+    /// Replicas that should have a write before it is answered; 0: none is waited for.
+    pub replicas: u32,
+    /// How long replicas are waited for: less than `response_timeout`.
+    pub replica_wait: Duration,
+    /// The certificates of whoever signed the server's, as PEM; empty: the built-in web roots.
+    pub ca_file: String,
     /// How often the server is asked for its time.
     pub clock_refresh: Duration,
     /// The finest difference between the server's clock and ours that is followed.
@@ -162,6 +170,9 @@ impl Default for RedisStoreConfig {
             response_timeout: Duration::from_millis(250),
             connection_timeout: Duration::from_millis(250),
             retry_after: Duration::from_millis(500),
+            replicas: 0,
+            replica_wait: Duration::from_millis(100),
+            ca_file: String::new(),
             clock_refresh: Duration::from_secs(10),
             clock_grain: Duration::from_millis(1),
         }

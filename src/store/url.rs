@@ -58,7 +58,8 @@ impl OpenError {
 /// Opens what `store.url` names, with the settings of that kind: `memory:`, or with the feature `sqlite` `sqlite:PATH`,
 /// where PATH is the file as the system takes it (relative to the working directory, nothing in it is decoded). A file
 /// that is not there is created. With the feature `redis` `redis://USER:PASSWORD@HOST:PORT/DATABASE`, of which all but
-/// the host may be left out, with `redis-tls` `rediss://` too, and with `redis-cluster` `redis+cluster://HOST:PORT,HOST:PORT`.
+/// the host may be left out, with `redis-tls` `rediss://` too, with `redis-cluster` `redis+cluster://HOST:PORT,HOST:PORT`,
+/// and with `redis-sentinel` `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/MASTER/DATABASE`.
 ///
 /// Settings of the other kinds change nothing here; a configuration that was read or validated has none.
 ///
@@ -88,7 +89,7 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>, OpenError> {
         "sqlite" if rest == ":memory:" => Err(refused("a store in memory is \"memory:\"")),
         "sqlite" if rest.starts_with("//") => Err(refused("the path follows the colon, without //")),
         "sqlite" => sqlite(config, rest),
-        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(config),
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => redis(config),
         _ => Err(refused("no store has this scheme")),
     }
 }

@@ -19,21 +19,28 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) struct Bench {
     pub(crate) redis: RedisServer,
+    url: String,
     server: UpstreamServer,
     pub(crate) runtime: Runtime,
 }
 
 impl Bench {
     pub(crate) fn start(redis: RedisServer) -> Self {
+        let url = redis.url();
+        Self::at(url, redis)
+    }
+
+    /// One whose store is found by another URL than the server's.
+    pub(crate) fn at(url: String, redis: RedisServer) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let clock = SystemClock::new();
         let server = UpstreamServer::start(Upstream::new(model(), 7), move || clock.now());
         let server = runtime.block_on(server).unwrap();
-        Self { redis, server, runtime }
+        Self { redis, url, server, runtime }
     }
 
     pub(crate) fn process(&self) -> Process {
-        Process::start(&self.redis.url(), &self.server.url())
+        Process::start(&self.url, &self.server.url())
     }
 
     /// A process that owns the mailbox and one that does not.
@@ -65,7 +72,7 @@ impl Bench {
     /// What the store says of these operations.
     pub(crate) fn states(&self) -> BTreeMap<String, OperationState> {
         self.runtime.block_on(async {
-            let store = RedisStore::open(&self.redis.url()).unwrap();
+            let store = RedisStore::open(&self.url).unwrap();
             let everything = OperationQuery { limit: usize::MAX, ..OperationQuery::default() };
             let rows = store.operations(everything).await.unwrap();
             rows.into_iter().map(|row| (row.id.to_string(), row.state)).collect()

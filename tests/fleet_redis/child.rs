@@ -7,7 +7,7 @@ use std::time::Duration;
 use mailweir::clock::SystemClock;
 use mailweir::engine::mailbox::Outcome;
 use mailweir::scheduler::Order;
-use mailweir::store::RedisStore;
+use mailweir::store::{RedisOptions, RedisStore};
 use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
 use mailweir::upstream::http::ServerOptions;
 use mailweir::{Email, Lane, Scheduler, SchedulerHandle, Submission};
@@ -17,8 +17,8 @@ use crate::{MAILBOX, config, id};
 pub(crate) const TEST: &str = "child::the_process_that_does_what_it_is_told";
 pub(crate) const REDIS: &str = "MAILWEIR_TEST_REDIS";
 pub(crate) const UPSTREAM: &str = "MAILWEIR_TEST_UPSTREAM";
-/// Longest life of a process that nobody ends: beyond it something hangs.
-const LIFE_MAX: Duration = Duration::from_secs(120);
+/// Longest life of a process that nobody ends: the longest run, and then something hangs.
+const LIFE_MAX: Duration = Duration::from_secs(3_600);
 /// Lines that wait to be obeyed.
 const LINES_MAX: usize = 64;
 /// Before what was refused for now is submitted again.
@@ -33,7 +33,9 @@ async fn the_process_that_does_what_it_is_told() {
 }
 
 async fn live(url: &str) {
-    let store = RedisStore::open(url).unwrap();
+    // One replica, where there is one: what a failover must not lose.
+    let replicas = u32::from(url.starts_with("redis+sentinel"));
+    let store = RedisStore::open_with(url, RedisOptions::new().replicas(replicas)).unwrap();
     let scheduler = Scheduler::builder(config(), transport()).store(store).start().await.unwrap();
     let (lines, mut told) = tokio::sync::mpsc::channel(LINES_MAX);
     // Its end closes the channel, and with it the process.

@@ -8,11 +8,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod bench;
+mod chaos;
 mod child;
 mod process;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
 mod runs;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
 
 use std::time::Duration;
 
@@ -22,7 +25,8 @@ use mailweir::upstream::{Latency, LogNormal, Model, Refusals, UpstreamLimit};
 
 pub(crate) const MAILBOX: &str = "news@contoso.example";
 const WINDOW: Duration = Duration::from_secs(2);
-const REQUESTS: u64 = 20;
+pub(crate) const REQUESTS: u64 = 20;
+pub(crate) const CONCURRENCY: u64 = 4;
 
 /// The id of an operation, which is its `Message-ID` at the upstream too.
 pub(crate) fn id(number: u64) -> String {
@@ -53,7 +57,7 @@ pub(crate) fn model() -> Model {
 pub(crate) fn config() -> Config {
     let limit = format!("{REQUESTS} requests / {}s", WINDOW.as_secs()).parse().expect("a limit");
     let mut config = Config::default().mailbox_limits([limit]).application_limits([]);
-    config.mailbox.concurrency = std::num::NonZeroU32::new(4);
+    config.mailbox.concurrency = std::num::NonZeroU32::new(CONCURRENCY as u32);
     // What was under way at a kill keeps its charge for as long as it could still arrive.
     config.retry.attempt_timeout = Duration::from_secs(1);
     config.guard.request_deadline_max = Duration::from_millis(1_200);

@@ -108,6 +108,12 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    /// `-STOP` and `-CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(name).arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success(), "kill {name}");
+    }
+
     /// Ends it as it should end.
     pub(crate) fn end(mut self) {
         self.tell("end");

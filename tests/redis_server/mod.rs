@@ -5,6 +5,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+#[cfg(feature = "redis-sentinel")]
+pub(crate) mod group;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -89,10 +92,14 @@ impl RedisServer {
         panic!("redis-server did not come back");
     }
 
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").arg(signal).arg(self.process.id().to_string()).status().unwrap();
-        assert!(status.success(), "kill {signal}");
+    fn signal(&self, name: &str) {
+        signal(&self.process, name);
     }
+}
+
+fn signal(process: &Child, name: &str) {
+    let status = Command::new("kill").arg(name).arg(process.id().to_string()).status().unwrap();
+    assert!(status.success(), "kill {name}");
 }
 
 impl Drop for RedisServer {
@@ -143,9 +150,10 @@ fn say(port: u16, words: &[&str]) -> std::io::Result<String> {
     for word in words {
         text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
     }
-    // The answer to the last command ends the conversation.
+    // The answer to the last command ends the conversation; a sentinel does not know it, and goes by the end of ours.
     text.push_str("*1\r\n$4\r\nQUIT\r\n");
     stream.write_all(text.as_bytes())?;
+    stream.shutdown(std::net::Shutdown::Write)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

@@ -9,5 +9,9 @@ mod fleet;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
 mod replies;
+#[cfg(feature = "redis-tls")]
+mod secured;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
 mod sharing;
 mod support;

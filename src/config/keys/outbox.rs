@@ -57,6 +57,9 @@ pub(super) fn redis() -> Vec<Key<RedisStoreConfig>> {
         response_timeout: Span(10 * MS, MINUTE),
         connection_timeout: Span(10 * MS, MINUTE),
         retry_after: Span(10 * MS, MINUTE),
+        replicas: Count(0, 100),
+        replica_wait: Span(MS, MINUTE),
+        ca_file: Line(4_096),
         clock_refresh: Span(SECOND, DAY),
         clock_grain: Span(Duration::from_micros(1), SECOND),
     ]

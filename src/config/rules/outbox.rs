@@ -28,6 +28,23 @@ pub(super) fn of_store(store: &StoreConfig) -> Vec<Broken> {
             allowed: "1 to 32 letters, digits, '-', '_', '.' or ':'".to_owned(),
         });
     }
+    let redis = &store.redis;
+    if redis.replicas > 0 && redis.replica_wait >= redis.response_timeout {
+        broken.push(Broken {
+            kind: ProblemKind::Conflict,
+            keys: vec!["store.redis.replica_wait", "store.redis.response_timeout"],
+            detail: "an answer that waits for replicas would come too late".to_owned(),
+            allowed: "less than store.redis.response_timeout".to_owned(),
+        });
+    }
+    if !redis.ca_file.is_empty() && store.kind() == Some("redis") && !store.url.starts_with("rediss") {
+        broken.push(Broken {
+            kind: ProblemKind::Conflict,
+            keys: vec!["store.redis.ca_file", URL],
+            detail: "without TLS no certificate is looked at".to_owned(),
+            allowed: "\"\", or a store.url that begins with rediss".to_owned(),
+        });
+    }
     broken
 }
 

@@ -1,18 +1,26 @@
 //! Where the server is, from a URL.
 //!
-//! `redis://`, `rediss://` (TLS), `redis+cluster://` and `rediss+cluster://` (several hosts with commas between them), each with
-//! `user:password@` before the host and, without a Cluster, a database number after it.
+//! `redis://`, `redis+cluster://` and `redis+sentinel://` (several hosts with commas between them), and the same with
+//! `rediss` for TLS, each with `user:password@` before the host and, without a Cluster, a database number at the end.
 
 use std::fmt;
+use std::path::Path;
 
 use redis::{Client, ConnectionInfo, IntoConnectionInfo};
 
-/// A server, or a Cluster.
+#[cfg(feature = "redis-sentinel")]
+use super::sentinel::Sentinels;
+use super::trust::Trust;
+use crate::store::StoreError;
+
+/// A server, the master of some sentinels, or a Cluster.
 #[derive(Clone)]
 pub(super) enum Address {
     One(Box<Client>),
+    #[cfg(feature = "redis-sentinel")]
+    Sentinel(Box<Sentinels>),
     #[cfg(feature = "redis-cluster")]
-    Cluster(Vec<ConnectionInfo>),
+    Cluster(Vec<ConnectionInfo>, Trust),
 }
 
 /// Never with user or password.
@@ -20,8 +28,12 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(client) => write!(f, "{}", client.get_connection_info().addr()),
+            #[cfg(feature = "redis-sentinel")]
+            Self::Sentinel(sentinels) => sentinels.fmt(f),
             #[cfg(feature = "redis-cluster")]
-            Self::Cluster(nodes) => f.debug_list().entries(nodes.iter().map(|node| node.addr().to_string())).finish(),
+            Self::Cluster(nodes, _) => {
+                f.debug_list().entries(nodes.iter().map(|node| node.addr().to_string())).finish()
+            }
         }
     }
 }
@@ -36,17 +48,70 @@ impl Address {
         match scheme {
             "redis" => one(url),
             "rediss" if cfg!(feature = "redis-tls") => one(url),
-            "rediss" | "rediss+cluster" if !cfg!(feature = "redis-tls") => {
+            "rediss" | "rediss+cluster" | "rediss+sentinel" if !cfg!(feature = "redis-tls") => {
                 Err("this build has no TLS for Redis; build it with the feature redis-tls")
             }
             "redis+cluster" => cluster("redis", rest),
             "rediss+cluster" => cluster("rediss", rest),
+            "redis+sentinel" => sentinel("redis", rest),
+            "rediss+sentinel" => sentinel("rediss", rest),
             _ => Err("no store has this scheme"),
         }
     }
+
+    /// With the certificates of a file, where there is one, for a URL that may ask for TLS.
+    ///
+    /// # Errors
+    /// The file, and what is wrong with it.
+    pub(super) fn secured(self, is_tls: bool, ca_file: Option<&Path>) -> Result<Self, StoreError> {
+        let Some(path) = ca_file else {
+            #[cfg(feature = "redis-tls")]
+            if is_tls {
+                super::tls::choose_cryptography();
+            }
+            return Ok(self);
+        };
+        if !is_tls {
+            let reason = format!(
+                "store.redis.ca_file = {path:?}: without TLS no certificate is looked at; leave it out, or let \
+                 store.url begin with rediss"
+            );
+            return Err(StoreError::Unusable { reason });
+        }
+        self.trusting(path)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn trusting(self, path: &Path) -> Result<Self, StoreError> {
+        super::tls::choose_cryptography();
+        let trust = Trust::only(super::tls::read(path)?);
+        match self {
+            Self::One(one) => trust
+                .client(one.get_connection_info().clone())
+                .map(|client| Self::One(Box::new(client)))
+                .map_err(|_| StoreError::Unusable {
+                    reason: format!(
+                        "store.redis.ca_file = {path:?}: its certificates cannot be read; they are to be PEM"
+                    ),
+                }),
+            #[cfg(feature = "redis-sentinel")]
+            Self::Sentinel(mut sentinels) => {
+                sentinels.trust = trust;
+                Ok(Self::Sentinel(sentinels))
+            }
+            #[cfg(feature = "redis-cluster")]
+            Self::Cluster(nodes, _) => Ok(Self::Cluster(nodes, trust)),
+        }
+    }
+
+    /// A URL that asks for TLS is refused before.
+    #[cfg(not(feature = "redis-tls"))]
+    fn trusting(self, _: &Path) -> Result<Self, StoreError> {
+        Ok(self)
+    }
 }
 
-fn info(url: &str) -> Result<ConnectionInfo, &'static str> {
+pub(super) fn info(url: &str) -> Result<ConnectionInfo, &'static str> {
     let info =
         url.into_connection_info().map_err(|_| "it cannot be read; write redis://USER:PASSWORD@HOST:PORT/DATABASE")?;
     if info.redis_settings().db() < 0 {
@@ -56,7 +121,7 @@ fn info(url: &str) -> Result<ConnectionInfo, &'static str> {
 }
 
 fn one(url: &str) -> Result<Address, &'static str> {
-    Client::open(info(url)?).map(|client| Address::One(Box::new(client))).map_err(|_| "it cannot be used")
+    Trust::default().client(info(url)?).map(|client| Address::One(Box::new(client))).map_err(|_| "it cannot be used")
 }
 
 #[cfg(feature = "redis-cluster")]
@@ -68,12 +133,22 @@ fn cluster(scheme: &str, rest: &str) -> Result<Address, &'static str> {
     }
     let at = if login.is_empty() { "" } else { "@" };
     let nodes = hosts.split(',').map(|host| info(&format!("{scheme}://{login}{at}{host}")));
-    nodes.collect::<Result<_, _>>().map(Address::Cluster)
+    nodes.collect::<Result<_, _>>().map(|nodes| Address::Cluster(nodes, Trust::default()))
 }
 
 #[cfg(not(feature = "redis-cluster"))]
 fn cluster(_: &str, _: &str) -> Result<Address, &'static str> {
     Err("this build has no Redis Cluster; build it with the feature redis-cluster")
+}
+
+#[cfg(feature = "redis-sentinel")]
+fn sentinel(scheme: &str, rest: &str) -> Result<Address, &'static str> {
+    Sentinels::parse(scheme, rest).map(|sentinels| Address::Sentinel(Box::new(sentinels)))
+}
+
+#[cfg(not(feature = "redis-sentinel"))]
+fn sentinel(_: &str, _: &str) -> Result<Address, &'static str> {
+    Err("this build has no Sentinel for Redis; build it with the feature redis-sentinel")
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! Whether the server keeps what it is given.
+//! Whether the server lets us in where we have to go, and keeps what it is given.
 
 use redis::Value;
 
 use super::link::Link;
-use super::value;
+use super::names::Names;
+use super::{scripts, value};
+use crate::clock::Clock;
+use crate::store::StoreError;
 
 /// What the server promises about data, as far as it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,30 @@ impl RedisDurability {
         }
         warnings
     }
+}
+
+/// Tries every right that a store needs.
+///
+/// # Errors
+/// The rights that its user lacks, all of them at once.
+pub(super) async fn rights(link: &Link, names: &Names) -> Result<(), StoreError> {
+    // Two that try at one instant would only find what they both put there.
+    let name = names.global(&format!("check:{}", link.clock().now().as_micros()));
+    let mut command = scripts::call(&scripts::RIGHTS, &[&name]);
+    command.arg(names.news());
+    let mut missing = Vec::new();
+    for name in value::items(link.one(command).await?)? {
+        missing.push(String::from_utf8_lossy(&value::some_bytes(Some(name))?).into_owned());
+    }
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let right = |name: &String| if name.starts_with('&') { format!(" {name}") } else { format!(" +{name}") };
+    let all: String = missing.iter().map(right).collect();
+    let reason =
+        format!("the user of store.url lacks rights; give them: ACL SETUSER USER{all} (all of them: docs/redis.md)");
+    Err(StoreError::Unusable { reason })
 }
 
 /// Asks; a server that does not say is not at fault.

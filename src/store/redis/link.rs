@@ -8,8 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
 use tokio::time::timeout;
 
 use super::address::Address;
@@ -19,6 +18,7 @@ use super::lease::STEP;
 use super::names::Names;
 use super::options::RedisOptions;
 use super::scripts;
+use super::wire::{SLACK, Wire, exchange, open, timed_out};
 use crate::clock::{Clock, SystemClock};
 use crate::engine::Timestamp;
 use crate::store::StoreError;
@@ -30,18 +30,9 @@ const SILENCES_MAX: u32 = 4;
 const CLOSE: Duration = Duration::from_micros(400);
 /// Otherwise the clock is asked so often when a connection is new.
 const ASKED_MAX: u32 = 32;
-/// Beyond the client library's own timeout, for a reply that it does not bound.
-const SLACK: Duration = Duration::from_millis(50);
 
 /// One answer: a value, or what the server said instead.
 pub(super) type Answer = Result<Value, StoreError>;
-
-#[derive(Clone)]
-enum Wire {
-    One(MultiplexedConnection),
-    #[cfg(feature = "redis-cluster")]
-    Cluster(redis::cluster_async::ClusterConnection),
-}
 
 /// Cheap to clone; clones share the connection.
 #[derive(Clone)]
@@ -67,6 +58,17 @@ struct State {
     /// Its clock and ours, when it was last asked.
     seen: Option<(Timestamp, u64)>,
     stepped: bool,
+    /// Until then replicas are not waited for: there were too few.
+    alone_until: Timestamp,
+}
+
+/// Who has to have a write before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The server that is asked.
+    Here,
+    /// Replicas, too, as far as the options say.
+    Replicas,
 }
 
 impl Link {
@@ -80,23 +82,28 @@ impl Link {
     /// # Errors
     /// Nothing is known of any of them: each may have been executed.
     pub(super) async fn run(&self, commands: &[Cmd]) -> Result<Vec<Answer>, StoreError> {
+        self.run_kept(commands, Keep::Here).await
+    }
+
+    /// As [`Link::run`], for writes that replicas should have, too. One at a time: others wait behind it.
+    pub(super) async fn run_kept(&self, commands: &[Cmd], keep: Keep) -> Result<Vec<Answer>, StoreError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         self.pass()?;
         let had_wire = self.state.borrow().wire.is_some();
-        let mut answers = match self.attempt(commands).await {
+        let mut answers = match self.attempt(commands, keep).await {
             // It was lost while nobody used it.
             Err(error) if had_wire && !error.is_timeout() => {
                 self.state.borrow_mut().wire = None;
-                self.attempt(commands).await
+                self.attempt(commands, keep).await
             }
             answers => answers,
         }
         .map_err(|error| self.trip(&error))?;
         if let Some(first) = answers.iter().position(is_no_script) {
             answers.truncate(first);
-            let again = self.reload(&commands[first..]).await.map_err(|error| self.trip(&error))?;
+            let again = self.reload(&commands[first..], keep).await.map_err(|error| self.trip(&error))?;
             answers.extend(again);
         }
         self.answered();
@@ -172,7 +179,7 @@ impl Link {
         told
     }
 
-    async fn attempt(&self, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+    async fn attempt(&self, commands: &[Cmd], keep: Keep) -> RedisResult<Vec<Result<Value, ServerError>>> {
         let wire = self.state.borrow().wire.clone();
         let wire = match wire {
             Some(wire) => wire,
@@ -182,7 +189,30 @@ impl Link {
                 wire
             }
         };
-        self.send(wire, commands).await
+        self.send_kept(wire, commands, keep).await
+    }
+
+    /// Sends, and waits for replicas where that is asked for and promises something.
+    async fn send_kept(
+        &self,
+        wire: Wire,
+        commands: &[Cmd],
+        keep: Keep,
+    ) -> RedisResult<Vec<Result<Value, ServerError>>> {
+        let alone = self.state.borrow().alone_until > self.clock.now();
+        // Each node of a Cluster would have to be asked, on the connection that wrote there.
+        if keep == Keep::Here || self.options.replicas == 0 || alone || !matches!(wire, Wire::One(_)) {
+            return self.send(wire, commands).await;
+        }
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(self.options.replicas).arg(u64::try_from(self.options.replica_wait.as_millis()).unwrap_or(u64::MAX));
+        let mut answers = self.send(wire, &[commands, &[wait]].concat()).await?;
+        let replicas = answers.pop().and_then(Result::ok).and_then(|count| redis::from_redis_value::<u32>(count).ok());
+        if replicas.is_none_or(|replicas| replicas < self.options.replicas) {
+            // What was written is written, and a failover may lose it. The next writes need not wait for that.
+            self.state.borrow_mut().alone_until = self.clock.now().after(self.options.clock_refresh);
+        }
+        Ok(answers)
     }
 
     async fn send(&self, wire: Wire, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
@@ -191,16 +221,15 @@ impl Link {
     }
 
     /// Loads the scripts again and sends what is left.
-    async fn reload(&self, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
+    async fn reload(&self, commands: &[Cmd], keep: Keep) -> RedisResult<Vec<Result<Value, ServerError>>> {
         let wire = self.state.borrow().wire.clone();
         let Some(wire) = wire else { return Err(timed_out()) };
         load(self.send(wire.clone(), &loads()).await?)?;
-        self.send(wire, commands).await
+        self.send_kept(wire, commands, keep).await
     }
 
     async fn connect(&self) -> RedisResult<Wire> {
-        let wait = self.options.connection_timeout + SLACK;
-        let wire = timeout(wait, open(&self.address, &self.options)).await.unwrap_or_else(|_| Err(timed_out()))?;
+        let wire = open(&self.address, &self.options).await?;
         let answers = self.send(wire.clone(), &loads()).await?;
         load(answers)?;
         self.meet(&wire).await?;
@@ -212,7 +241,14 @@ impl Link {
         let mut info = redis::cmd("INFO");
         info.arg("server");
         let answers = self.send(wire.clone(), &[info]).await?;
-        let run = answers.first().and_then(|answer| answer.as_ref().ok()).and_then(run_id);
+        let answer = answers.into_iter().next();
+        if let Some(Err(error)) = &answer
+            && error.kind() == Some(ServerErrorKind::NoPerm)
+        {
+            // Without it a failover would go unseen.
+            return Err(error.clone().into());
+        }
+        let run = answer.and_then(Result::ok).as_ref().and_then(run_id);
         let changed = self.state.borrow().run.is_some() && self.state.borrow().run != run;
         if changed {
             self.offset.forget();
@@ -249,65 +285,6 @@ impl Link {
     }
 }
 
-/// Opens a connection. Nothing is retried, and the script cache is not asked.
-async fn open(address: &Address, options: &RedisOptions) -> RedisResult<Wire> {
-    match address {
-        Address::One(client) => {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(options.connection_timeout))
-                .set_response_timeout(Some(options.response_timeout));
-            client.get_multiplexed_async_connection_with_config(&config).await.map(Wire::One)
-        }
-        #[cfg(feature = "redis-cluster")]
-        Address::Cluster(nodes) => {
-            let client = redis::cluster::ClusterClient::builder(nodes.clone())
-                .retries(0)
-                .connection_timeout(options.connection_timeout)
-                .response_timeout(options.response_timeout)
-                .build()?;
-            client.get_async_connection().await.map(Wire::Cluster)
-        }
-    }
-}
-
-async fn exchange(wire: Wire, commands: &[Cmd]) -> RedisResult<Vec<Result<Value, ServerError>>> {
-    match wire {
-        Wire::One(mut connection) => {
-            let mut pipeline = Pipeline::with_capacity(commands.len());
-            for command in commands {
-                pipeline.add_command(command.clone());
-            }
-            let values = connection.req_packed_commands(&pipeline, 0, commands.len()).await?;
-            Ok(values.into_iter().map(answer).collect())
-        }
-        // One pipeline would have to keep to one slot. What is sent to one node is executed in the order it is sent.
-        #[cfg(feature = "redis-cluster")]
-        Wire::Cluster(connection) => {
-            let sent = commands.iter().map(|command| {
-                let mut connection = connection.clone();
-                async move { connection.req_packed_command(command).await }
-            });
-            let answers = futures::future::join_all(sent).await;
-            answers.into_iter().map(each).collect()
-        }
-    }
-}
-
-fn answer(value: Value) -> Result<Value, ServerError> {
-    if let Value::ServerError(error) = value { Err(error) } else { Ok(value) }
-}
-
-#[cfg(feature = "redis-cluster")]
-fn each(answer: RedisResult<Value>) -> RedisResult<Result<Value, ServerError>> {
-    match answer {
-        Ok(value) => Ok(self::answer(value)),
-        Err(error) => match error.clone().into_server_errors() {
-            Some(errors) if !errors.is_empty() => Ok(Err(errors[0].1.clone())),
-            _ => Err(error),
-        },
-    }
-}
-
 fn loads() -> Vec<Cmd> {
     let load = |code: &str| {
         let mut command = redis::cmd("SCRIPT");
@@ -329,10 +306,6 @@ fn is_no_script(answer: &Result<Value, ServerError>) -> bool {
 fn is_elsewhere(answer: &Result<Value, ServerError>) -> bool {
     let kind = answer.as_ref().err().and_then(ServerError::kind);
     matches!(kind, Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
-}
-
-fn timed_out() -> RedisError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 fn run_id(info: &Value) -> Option<String> {

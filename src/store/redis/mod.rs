@@ -36,7 +36,13 @@ mod purge;
 mod read;
 mod row;
 mod scripts;
+#[cfg(feature = "redis-sentinel")]
+mod sentinel;
+#[cfg(feature = "redis-tls")]
+mod tls;
+mod trust;
 mod value;
+mod wire;
 mod worker;
 mod write;
 
@@ -94,8 +100,9 @@ pub(super) fn check_url(url: &str) -> Result<(), &'static str> {
 type Ready = Result<RedisDurability, StoreError>;
 
 impl RedisStore {
-    /// Opens the outbox of a server with the default options: `redis://`, `rediss://` (feature `redis-tls`) or
-    /// `redis+cluster://` (feature `redis-cluster`), with user, password and the number of the database.
+    /// Opens the outbox of a server with the default options: `redis://`, `rediss://` (feature `redis-tls`),
+    /// `redis+sentinel://` (feature `redis-sentinel`) or `redis+cluster://` (feature `redis-cluster`), with user, password
+    /// and the number of the database.
     ///
     /// Blocks until the server has answered, or for as long as `RedisOptions` allow: call it at the start.
     ///
@@ -113,9 +120,16 @@ impl RedisStore {
     pub fn open_with(url: &str, options: RedisOptions) -> Result<Self, StoreError> {
         let unusable = |reason: &str| StoreError::Unusable { reason: reason.to_owned() };
         let address = Address::parse(url).map_err(|reason| unusable(&format!("the URL of redis: {reason}")))?;
+        let address = address.secured(url.starts_with("rediss"), options.ca_file.as_deref())?;
         let names = Names::new(&options.prefix).ok_or_else(|| {
             unusable(&format!("prefix = {:?}: it takes 1 to 32 letters, digits, '-', '_', '.' or ':'", options.prefix))
         })?;
+        let (wait, answer) = (options.replica_wait, options.response_timeout);
+        if options.replicas > 0 && !(Duration::from_millis(1)..answer).contains(&wait) {
+            return Err(unusable(&format!(
+                "replica_wait = {wait:?}: it takes 1 ms or more, and less than response_timeout = {answer:?}"
+            )));
+        }
         let (calls, receiver) = mpsc::channel(CALLS_MAX);
         let member = Member { calls, board: Arc::default() };
         let board = Arc::clone(&member.board);
@@ -178,6 +192,7 @@ async fn begin(
     let offset = Offset::new(options.clock_grain);
     let options = Rc::new(options);
     let link = Link::new(address, &names, Rc::clone(&options), offset.clone());
+    health::rights(&link, &names).await?;
     let generation = scripts::call(&scripts::GENERATION, &[&names.global("generation")]);
     let generation = value::number(Some(link.one(generation).await?))?.unsigned_abs();
     let durability = health::ask(&link).await;

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::address::Address;
 use super::context::Context;
-use super::fault::unavailable;
+use super::fault::{broken, unavailable};
 use super::row;
 use crate::store::StoreError;
 use crate::store::fleet::{MemberId, News};
@@ -37,6 +37,8 @@ pub(super) struct Board {
 struct Kept {
     queues: HashMap<MemberId, VecDeque<News>>,
     listens: bool,
+    /// Why not, where the server says so.
+    refusal: Option<StoreError>,
 }
 
 impl Board {
@@ -54,7 +56,7 @@ impl Board {
     /// The connection listens, or not: either way something may have been missed.
     fn set_listening(&self, listens: bool) {
         let mut kept = self.kept();
-        kept.listens = listens;
+        (kept.listens, kept.refusal) = (listens, None);
         for queue in kept.queues.values_mut() {
             queue.clear();
             queue.push_back(News::Missed);
@@ -82,7 +84,8 @@ impl Board {
             {
                 let mut kept = self.kept();
                 if !kept.listens {
-                    return Err(unavailable("redis: news do not come through"));
+                    let refusal = kept.refusal.clone();
+                    return Err(refusal.unwrap_or_else(|| unavailable("redis: news do not come through")));
                 }
                 let queue = kept.queues.entry(member).or_default();
                 if !queue.is_empty() {
@@ -113,11 +116,15 @@ fn heard(word: &[u8]) -> Option<(Option<MemberId>, News)> {
 pub(super) async fn listen(context: Rc<Context>, board: Arc<Board>) {
     context.joined().await;
     loop {
-        let listening = timeout(2 * context.options.connection_timeout, subscribe(&context)).await;
-        if let Ok(Ok(connection)) = listening {
-            board.set_listening(true);
-            follow(connection, &context, &board).await;
-            board.set_listening(false);
+        let listening = timeout(3 * context.options.connection_timeout, subscribe(&context)).await;
+        match listening {
+            Ok(Ok(connection)) => {
+                board.set_listening(true);
+                follow(connection, &context, &board).await;
+                board.set_listening(false);
+            }
+            Ok(Err(error)) => board.kept().refusal = Some(broken(&error)),
+            Err(_) => {}
         }
         tokio::time::sleep(context.options.retry_after).await;
     }
@@ -126,15 +133,17 @@ pub(super) async fn listen(context: Rc<Context>, board: Arc<Board>) {
 async fn subscribe(context: &Context) -> RedisResult<PubSub> {
     let client = match context.link.address() {
         Address::One(client) => (**client).clone(),
+        #[cfg(feature = "redis-sentinel")]
+        Address::Sentinel(sentinels) => sentinels.master().await?,
         // Every node of a Cluster hears every word.
         #[cfg(feature = "redis-cluster")]
-        Address::Cluster(nodes) => {
+        Address::Cluster(nodes, trust) => {
             let node = nodes
                 .first()
                 .cloned()
                 .ok_or(redis::ErrorKind::InvalidClientConfig)
                 .map_err(|kind| (kind, "no node"))?;
-            redis::Client::open(node)?
+            trust.client(node)?
         }
     };
     let mut connection = client.get_async_pubsub().await?;

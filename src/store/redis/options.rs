@@ -4,6 +4,7 @@
 //! hold for each mailbox: a bound on all of them together would be one number that every mailbox's script needs, in one
 //! place of a Cluster. What bounds all of them is the server's `maxmemory`, with the policy `noeviction`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,15 @@ pub struct RedisOptions {
     /// How long calls fail at once after the server did not answer, before it is asked again: a frozen server costs one
     /// response timeout in each such span, not one per call.
     pub retry_after: Duration,
+    /// Replicas that should have a write before it is answered (`WAIT`); 0: none is waited for. It makes what a failover
+    /// loses less, and cannot make it nothing: past `replica_wait` the write is answered all the same. Not in a Cluster.
+    pub replicas: u32,
+    /// How long replicas are waited for, below `response_timeout`. Where there were too few, the next writes do not wait
+    /// for `clock_refresh`.
+    pub replica_wait: Duration,
+    /// For `rediss://`: a file with the certificates of whoever signed the server's, as PEM; `None`: the built-in web
+    /// roots. It is read when the store is opened.
+    pub ca_file: Option<PathBuf>,
     /// How often the server is asked for its time.
     pub clock_refresh: Duration,
     /// The finest difference between the server's clock and ours that is followed: stores that are opened one after the
@@ -50,7 +60,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 impl RedisOptions {
     /// The defaults. Where the numbers come from: 250 ms without retries is what was measured to keep a frozen or dead
-    /// server from holding the scheduler up; ended operations can be asked about for two days.
+    /// server from holding the scheduler up; ended operations can be asked about for two days; replicas are waited for by
+    /// choice, for less than half of what an answer may take.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -63,6 +74,9 @@ impl RedisOptions {
             response_timeout: Duration::from_millis(250),
             connection_timeout: Duration::from_millis(250),
             retry_after: Duration::from_millis(500),
+            replicas: 0,
+            replica_wait: Duration::from_millis(100),
+            ca_file: None,
             clock_refresh: Duration::from_secs(10),
             clock_grain: Duration::from_millis(1),
             clock: Arc::new(SystemClock::new()),
@@ -123,6 +137,24 @@ impl RedisOptions {
         Self { retry_after, ..self }
     }
 
+    /// With writes that wait for so many replicas.
+    #[must_use]
+    pub fn replicas(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
+    }
+
+    /// With another wait for replicas.
+    #[must_use]
+    pub fn replica_wait(self, replica_wait: Duration) -> Self {
+        Self { replica_wait, ..self }
+    }
+
+    /// With a file of certificates by which the server's is checked.
+    #[must_use]
+    pub fn ca_file(self, ca_file: impl Into<PathBuf>) -> Self {
+        Self { ca_file: Some(ca_file.into()), ..self }
+    }
+
     /// With another span between two looks at the server's clock.
     #[must_use]
     pub fn clock_refresh(self, clock_refresh: Duration) -> Self {
@@ -155,6 +187,9 @@ impl From<&RedisStoreConfig> for RedisOptions {
             response_timeout: config.response_timeout,
             connection_timeout: config.connection_timeout,
             retry_after: config.retry_after,
+            replicas: config.replicas,
+            replica_wait: config.replica_wait,
+            ca_file: (!config.ca_file.is_empty()).then(|| config.ca_file.clone().into()),
             clock_refresh: config.clock_refresh,
             clock_grain: config.clock_grain,
             clock: Arc::new(SystemClock::new()),

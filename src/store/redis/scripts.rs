@@ -32,6 +32,7 @@ scripts! {
     FORGET = "row.lua", "forget.lua";
     GENERATION = "generation.lua";
     TIME = "time.lua";
+    RIGHTS = "rights.lua";
     PRESENT = "row.lua", "present.lua";
     ACQUIRE = "row.lua", "lease.lua", "acquire.lua";
     RENEW = "row.lua", "lease.lua", "renew.lua";

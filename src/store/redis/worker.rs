@@ -19,6 +19,7 @@ use super::context::Context;
 use super::entry::Posts;
 use super::insert::Incoming;
 use super::job::Job;
+use super::link::Keep;
 use super::news::{self, Board};
 use super::purge;
 use super::read::Read;
@@ -190,7 +191,7 @@ async fn run_jobs(context: &Rc<Context>, mut jobs: Vec<Job>) -> Vec<Arc<str>> {
     let confirmed = commands.len();
     let counts: Vec<usize> =
         jobs.iter_mut().map(|job| added(&mut commands, |commands| job.first(context, commands))).collect();
-    let mut answers = match context.link.run(&commands).await {
+    let mut answers = match context.link.run_kept(&commands, Keep::Replicas).await {
         Ok(answers) => answers.into_iter().skip(confirmed),
         Err(error) => {
             jobs.into_iter().for_each(|job| job.fail(context, &error));
@@ -204,7 +205,7 @@ async fn run_jobs(context: &Rc<Context>, mut jobs: Vec<Job>) -> Vec<Arc<str>> {
     let mut commands = Vec::new();
     let counts: Vec<usize> =
         second.iter_mut().map(|job| added(&mut commands, |commands| job.second(context, commands))).collect();
-    match context.link.run(&commands).await {
+    match context.link.run_kept(&commands, Keep::Replicas).await {
         Ok(answers) => {
             let mut answers = answers.into_iter();
             for (job, count) in second.into_iter().zip(counts) {
