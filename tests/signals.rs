@@ -59,10 +59,13 @@ fn retry_after_is_read_in_every_form_that_occurs() {
         // Past: absent, alone or in a list.
         ("Fri, 31 Dec 1999 23:58:59 GMT", None),
         ("Mon, 01 Jan 1990 00:00:00 GMT, 10", Some(10)),
-        // Absurd: absent.
+        // More than a day: a day. A date that far, or a month of seconds, is a mistake.
         ("86400", Some(86_400)),
-        ("86401", None),
-        ("86400.1", None),
+        ("86401", Some(86_400)),
+        ("86400.1", Some(86_400)),
+        ("2592000", Some(86_400)),
+        ("2592001", None),
+        ("20, 86401", Some(86_400)),
         ("Sat, 01 Jan 2000 23:59:00 GMT", Some(86_400)),
         ("Sat, 01 Jan 2000 23:59:01 GMT", None),
         ("99999999999999999999999999", None),
@@ -117,7 +120,8 @@ fn the_longest_hint_of_all_headers_counts() {
     assert_eq!(hint(&[("x-amz-retry-after", "1500")]), Some(Duration::from_millis(1_500)));
     assert_eq!(hint(&[("retry-after-ms", "2500"), ("retry-after", "2")]), Some(Duration::from_millis(2_500)));
     assert_eq!(hint(&[("x-ms-retry-after-ms", "500"), ("retry-after", "2")]), Some(Duration::from_secs(2)));
-    assert_eq!(hint(&[("retry-after-ms", "86400001")]), None, "absurd");
+    assert_eq!(hint(&[("retry-after-ms", "86400001")]), Some(WAIT_MAX));
+    assert_eq!(hint(&[("retry-after-ms", "2592000001")]), None, "absurd");
     assert_eq!(hint(&[("retry-after-ms", "-5")]), None);
     let exhausted = ("ratelimit", "\"default\";r=0;t=30");
     assert_eq!(hint(&[exhausted, ("retry-after", "10")]), Some(Duration::from_secs(30)));

@@ -206,7 +206,8 @@ fn waits_in_the_body_count() {
     let busy = r#"{"error":{"code":"ErrorServerBusy","innerError":{"BackOffMilliseconds":2500}}}"#;
     assert_eq!(wait(busy), Some(Duration::from_millis(2_500)));
     assert_eq!(wait(&busy.replace("2500", "\"2500\"")), Some(Duration::from_millis(2_500)));
-    assert_eq!(wait(&busy.replace("2500", "86400001")), Some(Duration::from_secs(1)), "absurd");
+    assert_eq!(wait(&busy.replace("2500", "86400001")), Some(Duration::from_secs(86_400)), "a day at most");
+    assert_eq!(wait(&busy.replace("2500", "2592000001")), Some(Duration::from_secs(1)), "absurd");
     assert_eq!(wait(&busy.replace("2500", "-1")), Some(Duration::from_secs(1)));
     let seconds = r#"{"retry-seconds":60,"error":{"code":"ErrorServerBusy"}}"#;
     assert_eq!(wait(seconds), Some(Duration::from_secs(60)));

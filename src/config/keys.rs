@@ -101,7 +101,7 @@ fn breaker() -> Vec<Key<BreakerPolicy>> {
         penalty_chain: Count(0, 100_000),
         retry_after_margin: Span(Duration::ZERO, MINUTE),
         retry_after_spread: ANY_SHARE,
-        retry_after_max: Span(SECOND, 30 * DAY),
+        retry_after_max: Span(SECOND, DAY),
         trip_windows: Count(1, 10_000),
         trip_chain: Count(1, 1_000),
         ceiling: Share(Ratio::percent(1), Ratio::ONE),

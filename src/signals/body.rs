@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::retry_after::plausible;
+use super::retry_after::cut;
 
 /// Longer bodies are not read: an error body has a few hundred bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -71,7 +71,7 @@ impl ErrorBody {
         }
         let millis = get(level, &["backoffmilliseconds"]).and_then(whole).map(Duration::from_millis);
         let seconds = get(level, &["retry-seconds"]).and_then(whole).map(Duration::from_secs);
-        self.retry_after = self.retry_after.max(millis.max(seconds).and_then(plausible));
+        self.retry_after = self.retry_after.max(millis.max(seconds).and_then(cut));
     }
 }
 

@@ -10,15 +10,20 @@ use http::header::{DATE, RETRY_AFTER};
 
 use super::rate_limit::rate_limit_wait;
 
-/// A hint longer than this counts as absent: no provider means it, and believing it would park a mailbox for good.
+/// Longest wait that is read. A longer one that counts seconds is cut to it: that it is not over sooner was said. A
+/// longer one that a date or an exhausted `RateLimit` implies counts as absent, because there a clock may be wrong.
 pub const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Seconds above this count as absent: no provider means them, they are a mistake.
+const ABSURD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The wait that `Retry-After` asks for, in whole seconds.
 ///
 /// Seconds, decimals (rounded up), comma lists (the longest) and the three date forms of RFC 9110 (5.6.7). A date is
 /// worth its distance from the response's own `Date`, both being the server's clock; without a `Date` it is worth
-/// nothing. A date in the past, and anything above [`WAIT_MAX`], counts as absent. One malformed element spoils the
-/// whole field: it may have been the longest. Zero stays zero; the scheduler floors it.
+/// nothing. A date in the past, or further than [`WAIT_MAX`], counts as absent; seconds are cut to it, and absent above
+/// thirty days. One malformed element spoils the whole field: it may have been the longest. Zero stays zero; the
+/// scheduler floors it.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(|text| http_date(text.trim()));
@@ -39,12 +44,17 @@ pub fn wait_hint(headers: &HeaderMap) -> Option<Duration> {
     let millis = ["retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"]
         .iter()
         .filter_map(|name| headers.get(*name)?.to_str().ok()?.trim().parse().ok())
-        .filter_map(|millis| plausible(Duration::from_millis(millis)))
+        .filter_map(|millis| cut(Duration::from_millis(millis)))
         .max();
     retry_after(headers).max(millis).max(rate_limit_wait(headers))
 }
 
-/// `wait`, unless it is absurd.
+/// A wait that was said in seconds or parts of them: at most a day, unless it is absurd.
+pub(super) fn cut(wait: Duration) -> Option<Duration> {
+    (wait <= ABSURD).then_some(wait.min(WAIT_MAX))
+}
+
+/// A wait that follows from something else, unless it is too long to be true.
 pub(super) fn plausible(wait: Duration) -> Option<Duration> {
     (wait <= WAIT_MAX).then_some(wait)
 }
@@ -60,10 +70,10 @@ fn longest_in(text: &str, date: Option<SystemTime>) -> Result<Option<Duration>, 
             continue; // RFC 9110, 5.6.1: recipients accept empty list elements
         }
         let wait = match seconds(element) {
-            Some(seconds) => Some(seconds),
-            None => distance(date, date_from(element, &mut elements)?),
+            Some(seconds) => cut(seconds),
+            None => distance(date, date_from(element, &mut elements)?).and_then(plausible),
         };
-        longest = longest.max(wait.and_then(plausible));
+        longest = longest.max(wait);
     }
     Ok(longest)
 }
