@@ -66,22 +66,38 @@ fn every_preset_is_valid_and_differs_from_the_defaults() {
 }
 
 #[test]
-fn every_number_of_a_preset_has_a_date() {
-    for name in ["graph", "onenote-like"] {
+fn every_value_of_a_preset_has_a_date_and_a_source() {
+    for name in Config::presets() {
         let text = std::fs::read_to_string(format!("config/{name}.toml")).expect("a preset's file");
-        let mut comment = String::new();
-        for line in text.lines() {
-            match line.trim().strip_prefix('#') {
-                Some(more) => comment.push_str(more),
-                None if line.contains('"') || line.contains(|c: char| c.is_ascii_digit()) => {
-                    let dated = ["20", "no wait above a day"].iter().any(|mark| comment.contains(mark));
-                    assert!(dated, "{name}: no date above {line}");
-                    comment.clear();
-                }
-                None => comment.clear(),
-            }
-        }
+        assert_eq!(unsourced(&text), Vec::<&str>::new(), "preset {name}");
     }
+    // What the check is worth: a number in a comment is no year, and a year alone no source.
+    for comment in ["", "# 120 a minute", "# Graph, 120 a minute", "# Since 2023", "# Graph, 20231", "# Graph (2023)\n"]
+    {
+        assert_eq!(unsourced(&format!("{comment}\nramp = \"2s\"")), ["ramp = \"2s\""], "{comment}");
+    }
+    assert_eq!(unsourced("# Graph (2023)\na = 1\nb = 2"), ["b = 2"], "one comment is of one value");
+    assert_eq!(unsourced("limits = [\n# Ours (Nov 2026): short\n\"1 / 1m\",\n]"), Vec::<&str>::new());
+}
+
+/// The lines with a value and no comment right above that says of which year and whose it is.
+fn unsourced(text: &str) -> Vec<&str> {
+    const SOURCES: [&str; 4] = ["Graph", "Microsoft", "microsoft-graph-docs-contrib", "Ours ("];
+    let year = |word: &str| word.len() == 4 && word.starts_with("20") && word.bytes().all(|b| b.is_ascii_digit());
+    let (mut comment, mut found) = (String::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(more) = line.trim().strip_prefix('#') {
+            comment.push_str(more);
+            continue;
+        }
+        let dated = comment.split(|c: char| !c.is_alphanumeric()).any(year);
+        let sourced = SOURCES.iter().any(|source| comment.contains(source));
+        if line.contains(|c: char| c == '"' || c.is_ascii_digit()) && !(dated && sourced) {
+            found.push(line.trim());
+        }
+        comment.clear();
+    }
+    found
 }
 
 #[test]
@@ -184,6 +200,23 @@ fn a_configuration_made_in_code_meets_the_same_bounds() {
         assert!(error.problems().iter().any(|problem| problem.key == key), "{key} in {error}");
     }
     assert!(config.policies().is_err());
+}
+
+#[test]
+fn ids_made_in_code_meet_the_bounds_of_a_submission() {
+    let with = |id: &str, tenant: &str| {
+        Config::default().mailbox_override(id, MailboxOverride::default().tenant(tenant)).validate()
+    };
+    let mailbox = "a@b.example";
+    with(&"m".repeat(256), &"t".repeat(128)).expect("both at the bound");
+    for tenant in ["", "a\r\nb", "a\u{7f}", &"t".repeat(129)] {
+        let error = with(mailbox, tenant).expect_err("no tenant");
+        assert_eq!(error.problems()[0].key, "mailboxes.\"a@b.example\".tenant");
+        assert!(!error.to_string().contains('\r'), "{error}");
+    }
+    for id in ["", "a\r\nb", &"m".repeat(257)] {
+        assert_eq!(with(id, "t").expect_err("no mailbox").problems().len(), 1, "{id:?}");
+    }
 }
 
 #[test]

@@ -117,6 +117,42 @@ fn zero_and_absurd_values_are_refused() {
 }
 
 #[test]
+fn an_id_that_no_submission_could_name_is_refused() {
+    let long = format!("mailboxes.\"{}\"", "m".repeat(257));
+    assert_problems(
+        "ids.toml",
+        &[
+            (Malformed, 2, "mailboxes.\"break@b.example\".tenant", "a\\r\\nb", "U+000D at byte 1", "1 to 128 bytes"),
+            (OutOfRange, 5, "mailboxes.\"long@b.example\".tenant", "ttt", "129 bytes long", "1 to 128 bytes"),
+            (OutOfRange, 8, "mailboxes.\"empty@b.example\".tenant", "\"\"", "empty", "1 to 128 bytes"),
+            (WrongType, 11, "mailboxes.\"number@b.example\".tenant", "7", "where a string belongs", "in quotes"),
+            (Malformed, 13, "mailboxes.\"two\\r\\nlines\"", "two\\r\\nlines", "U+000D at byte 3", "1 to 256 bytes"),
+            (OutOfRange, 15, &long, "mmm", "257 bytes long", "1 to 256 bytes"),
+            (OutOfRange, 17, "mailboxes.\"\"", "\"\"", "empty", "1 to 256 bytes"),
+            (Malformed, 20, "callers.overrides", "ccc", "1 to 128 bytes", "callers such as"),
+        ],
+    );
+}
+
+#[test]
+fn an_attempt_outlasts_the_wait_for_its_connection() {
+    let graph = "[transport]\nkind = \"graph\"\ngraph = { tenant = \"t\", client_id = \"c\", client_secret_env = \"S\"";
+    let with = |own: &str, connect: &str| format!("{own}\n{graph}, connect_timeout = \"{connect}\" }}");
+    let base = "retry.attempt_timeout = \"10s\"";
+    let error = refusal(&with(base, "10s"));
+    for part in ["test.toml:1: retry.attempt_timeout = \"10s\"", "transport.graph.connect_timeout = 10s", "above 10s"] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    assert!(Config::from_toml(&with(base, "9999ms"), "below").is_ok());
+    let own = refusal(&with("mailboxes.m.retry.attempt_timeout = \"3s\"", "5s"));
+    assert!(own.contains("mailboxes.\"m\".retry.attempt_timeout = \"3s\""), "{own}");
+    // Of a transport that is not used it says nothing; the demo's numbers serve one that is.
+    assert!(Config::from_toml(base, "simulated").is_ok());
+    let demo = Config::from_toml(&format!("preset = \"demo\"\n{graph} }}"), "demo");
+    assert!(demo.is_ok(), "{demo:?}");
+}
+
+#[test]
 fn impossible_combinations_are_refused_all_at_once() {
     assert_problems(
         "conflict.toml",

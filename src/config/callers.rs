@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::codec::{Codec, items};
+use super::id::{LABEL_BYTES_MAX, check_id};
 use super::value::{Value, Wrong};
 use crate::engine::callers::CallerCeiling;
-
-/// Longest name of a caller, in bytes: what a submission takes.
-const NAME_BYTES_MAX: usize = 128;
 
 /// What stands for "no ceiling".
 pub(crate) const UNLIMITED: &str = "unlimited";
@@ -68,9 +66,8 @@ impl Codec for Overrides {
 fn one(text: &str) -> Result<(Arc<str>, Option<CallerCeiling>), Wrong> {
     let (name, ceiling) = text.rsplit_once('=').ok_or_else(|| Wrong::malformed("no `=` after the caller's name"))?;
     let name = name.trim();
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        return Err(Wrong::malformed(format!("no caller's name: one line of 1 to {NAME_BYTES_MAX} bytes")));
-    }
+    check_id(name, LABEL_BYTES_MAX)
+        .map_err(|_| Wrong::malformed(format!("no caller's name: one line of 1 to {LABEL_BYTES_MAX} bytes")))?;
     let ceiling = match ceiling.trim() {
         UNLIMITED => None,
         text => Some(Ceiling.read(&Value::Text(text.to_owned()))?),

@@ -11,6 +11,7 @@ mod callers;
 mod codec;
 mod error;
 mod human;
+pub(crate) mod id;
 mod key;
 mod keys;
 mod mailboxes;

@@ -2,8 +2,10 @@
 //!
 //! One pass over everything, so that a person mends a file once and not once per problem.
 
+mod connect;
 mod fleet;
 mod horizon;
+mod ids;
 mod outbox;
 
 use std::collections::BTreeSet;
@@ -55,6 +57,7 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     broken.extend(of_guard(&config.guard, &config.retry));
     broken.extend(of_deadline(&config.submit, &config.retry));
     broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
+    broken.extend(connect::of_connect(&config.retry, &config.transport));
     broken.extend(fleet::of_fleet(&config.fleet));
     broken.extend(outbox::of_store(&config.store));
     broken.extend(of_program(config));
@@ -105,17 +108,7 @@ fn of_mailbox(
 ) -> Vec<Problem> {
     let own = &config.mailboxes[id];
     let full = |key: &str| super::mailbox_key(id, key);
-    let mut problems = Vec::new();
-    if id.is_empty() || id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
-        problems.push(Problem {
-            kind: ProblemKind::OutOfRange,
-            key: format!("mailboxes.{}", super::value::quoted(id)),
-            place: config.origins.place_in_file(&format!("mailboxes.{}", super::value::quoted(id))),
-            value: String::new(),
-            detail: "no mailbox can have this id".to_owned(),
-            allowed: format!("one line of 1 to {ID_BYTES_MAX} bytes"),
-        });
-    }
+    let mut problems = ids::of_mailbox_ids(config, id);
     let mut trial = base.clone();
     for (key, value) in own.values() {
         let Some(found) = known.iter().find(|known| known.path == key) else { continue };
@@ -130,6 +123,7 @@ fn of_mailbox(
     rules.extend(of_guard(&config.guard, &trial.retry));
     rules.extend(of_deadline(&config.submit, &trial.retry));
     rules.extend(horizon::of_horizon(&config.guard, &trial.retry, &config.transport));
+    rules.extend(connect::of_connect(&trial.retry, &config.transport));
     for broken in rules.iter().filter(|broken| broken.keys.iter().any(|key| own.has(key))) {
         let held = |key: &str| known.iter().find(|known| known.path == key).map(|known| known.show(&trial));
         let name = |key: &str| if own.has(key) { full(key) } else { keys::base_of(key) };
@@ -140,9 +134,6 @@ fn of_mailbox(
     }
     problems
 }
-
-/// Longest mailbox id, in bytes: the longest email address.
-const ID_BYTES_MAX: usize = 320;
 
 /// Names the key that the file sets, or else the first.
 fn located(

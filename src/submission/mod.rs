@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::config::SubmitConfig;
+use crate::config::id::{IdFault, check_id};
 use crate::email::Email;
 use crate::engine::{Cost, Lane, Timestamp};
 
 /// Longest mailbox id, in bytes: the longest address that SMTP can carry (RFC 5321, 4.5.3.1.3, with angle brackets).
-pub const MAILBOX_ID_BYTES_MAX: usize = 256;
+pub const MAILBOX_ID_BYTES_MAX: usize = crate::config::id::MAILBOX_ID_BYTES_MAX;
 /// Longest tenant, caller, campaign or admission key, in bytes.
-pub const LABEL_BYTES_MAX: usize = 128;
+pub const LABEL_BYTES_MAX: usize = crate::config::id::LABEL_BYTES_MAX;
 /// Longest reason that an operator gives for an order, in bytes.
 pub const REASON_BYTES_MAX: usize = 512;
 
@@ -285,18 +286,13 @@ pub(crate) fn not_too_far(within: Duration, within_max: Duration) -> Result<(), 
     Ok(())
 }
 
-/// Judges one id: not empty, not over its bound, nothing that can break a header or a log line.
+/// Judges one id, by the rule that those of the configuration meet as well.
 pub(crate) fn id(field: &'static str, value: &str, bytes_max: usize) -> Result<(), InvalidSubmission> {
-    if value.is_empty() {
-        return Err(InvalidSubmission::Empty { field });
-    }
-    if value.len() > bytes_max {
-        return Err(InvalidSubmission::TooLong { field, bytes: value.len(), bytes_max });
-    }
-    match value.char_indices().find(|(_, c)| c.is_control()) {
-        Some((at, c)) => Err(InvalidSubmission::ControlCharacter { field, at, code: u32::from(c) }),
-        None => Ok(()),
-    }
+    check_id(value, bytes_max).map_err(|fault| match fault {
+        IdFault::Empty => InvalidSubmission::Empty { field },
+        IdFault::TooLong(bytes) => InvalidSubmission::TooLong { field, bytes, bytes_max },
+        IdFault::Control(at, c) => InvalidSubmission::ControlCharacter { field, at, code: u32::from(c) },
+    })
 }
 
 fn timestamp(instant: SystemTime) -> Timestamp {
