@@ -1,12 +1,14 @@
 //! `$batch`: one request, one answer per item.
 
+use std::sync::Arc;
+
 use mailweir::engine::{Sent, Subject, Throttle, ThrottleKind, Verdict};
-use mailweir::transport::graph::GraphOptions;
+use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
 use mailweir::transport::{Attempt, Transport};
 use serde_json::json;
 
-use super::server::{Server, Step, accepted, answer, status};
-use super::{attempt, fixed_with};
+use super::server::{Request, Server, Step, accepted, answer, status, token};
+use super::{HandClock, attempt, fixed_with};
 
 fn attempts(count: u32) -> Vec<Attempt> {
     (1..=count).map(|number| Attempt { operation_id: format!("op-{number}").into(), number, ..attempt() }).collect()
@@ -123,4 +125,71 @@ async fn an_item_that_cannot_be_sent_does_not_spoil_its_batch() {
     let verdicts: Vec<_> =
         fixed_with(options(&server)).send_many(attempts).await.into_iter().map(|a| a.verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted, Verdict::Permanent { of: Subject::Mailbox }, Verdict::Accepted]);
+}
+
+const TOKEN: &str = "/oauth2/v2.0/token";
+
+/// With tokens that the server gives and refuses.
+fn with_tokens(server: &Server) -> GraphTransport {
+    let credentials = Credentials::new("contoso.example", "client-1", "secret").authority(server.url());
+    GraphTransport::new(credentials, options(server), Arc::<HandClock>::default()).expect("valid options")
+}
+
+/// An answer to each item of a batch: `statuses` in turn.
+fn each(request: &Request, statuses: &[u16]) -> Step {
+    let count = request.json()["requests"].as_array().map_or(0, Vec::len);
+    let statuses = statuses.iter().cycle().take(count).enumerate();
+    let responses: Vec<_> =
+        statuses.map(|(at, status)| json!({ "id": (at + 1).to_string(), "status": status })).collect();
+    outer(&json!({ "responses": responses }))
+}
+
+const REFUSED: (Verdict, Option<u16>) = (Verdict::Permanent { of: Subject::Account }, Some(401));
+
+#[tokio::test]
+async fn a_batch_that_is_refused_twice_is_not_sent_item_by_item() {
+    let server = Server::start(|request, n| match request.line.contains(TOKEN) {
+        true => token(&format!("t{n}"), 3_600),
+        false => status("401 Unauthorized"),
+    })
+    .await;
+    let answers = with_tokens(&server).send_many(attempts(20)).await;
+    assert_eq!(answers.len(), 20);
+    assert!(answers.into_iter().all(|answer| (answer.verdict, answer.status) == REFUSED));
+    assert_eq!((server.count("$batch"), server.count(TOKEN), server.count("")), (2, 2, 4), "one renewal for all");
+}
+
+#[tokio::test]
+async fn items_whose_token_ran_out_go_once_more_together_and_no_others() {
+    let server = Server::start(|request, n| match request.header("authorization") {
+        None => token(&format!("t{n}"), 3_600),
+        Some("Bearer t0") => each(request, &[401, 202, 401, 503]),
+        Some(_) => each(request, &[202]),
+    })
+    .await;
+    let answers = with_tokens(&server).send_many(attempts(20)).await;
+    for (at, answer) in answers.into_iter().enumerate() {
+        let expected = if at % 4 == 3 { Some(503) } else { Some(202) };
+        assert_eq!(answer.status, expected, "{at}");
+    }
+    assert_eq!((server.count("$batch"), server.count(TOKEN), server.count("")), (2, 2, 4));
+    let again = server.seen("$batch")[1].json()["requests"].clone();
+    let first = server.seen("$batch")[0].json()["requests"].clone();
+    assert_eq!(again.as_array().map(Vec::len), Some(10), "every second one");
+    assert_eq!(again[1]["headers"]["client-request-id"], first[2]["headers"]["client-request-id"]);
+}
+
+#[tokio::test]
+async fn items_that_are_refused_under_the_new_token_too_are_answered() {
+    for whole_first in [false, true] {
+        let server = Server::start(move |request, n| match request.header("authorization") {
+            None => token(&format!("t{n}"), 3_600),
+            Some("Bearer t0") if whole_first => status("401 Unauthorized"),
+            Some(_) => each(request, &[401]),
+        })
+        .await;
+        let answers = with_tokens(&server).send_many(attempts(20)).await;
+        assert!(answers.into_iter().all(|answer| (answer.verdict, answer.status) == REFUSED));
+        assert_eq!((server.count("$batch"), server.count(TOKEN), server.count("")), (2, 2, 4), "{whole_first}");
+    }
 }

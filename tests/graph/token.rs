@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use mailweir::engine::{Answer, Sent, Subject, Verdict};
-use mailweir::transport::Transport;
 use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
+use mailweir::transport::{Attempt, Transport};
 
 use super::server::{Request, Server, Step, accepted, answer, status, token};
 use super::{HandClock, attempt};
@@ -88,6 +88,53 @@ async fn a_failed_early_renewal_goes_on_with_the_old_token_until_it_expires() {
     let after = Some(Duration::from_secs(30));
     assert_eq!(verdict, Verdict::Transient { sent: Sent::No, retry_after: after }, "expired");
     assert_eq!(server.count("sendMail"), sent);
+}
+
+/// An authority that gave one token, and then takes requests and never answers.
+async fn hanging() -> Server {
+    Server::start(|r, n| match (is_token(r), n) {
+        (true, 0) => token("t1", 1_000),
+        (true, _) => Step::Hang,
+        (false, _) => accepted(),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_authority_that_hangs_holds_no_send_back_whose_token_is_good() {
+    let (server, clock) = (hanging().await, Arc::<HandClock>::default());
+    let transport = transport(&server, &clock);
+    send_many(&transport, 1).await;
+    clock.advance(800);
+    for _ in 0..3 {
+        assert_eq!(transport.send(attempt()).await.verdict, Verdict::Accepted, "the attempt has twenty seconds");
+    }
+    assert_eq!(server.count(TOKEN), 2, "tried once, then left alone");
+    clock.advance(1);
+    send_many(&transport, 1).await;
+    assert_eq!(server.count(TOKEN), 3, "the pause is over");
+}
+
+#[tokio::test]
+async fn an_attempt_that_ends_while_the_authority_hangs_leaves_the_pause_behind() {
+    let (server, clock) = (hanging().await, Arc::<HandClock>::default());
+    let transport = transport(&server, &clock);
+    let short = || Attempt { timeout: Duration::from_millis(200), ..attempt() };
+    send_many(&transport, 1).await;
+    for (wait, asked, pause) in [(800, 2, 1), (1, 3, 2)] {
+        clock.advance(wait);
+        let verdict = transport.send(short()).await.verdict;
+        assert_eq!(verdict, Verdict::Transient { sent: Sent::No, retry_after: None }, "it ended first");
+        assert_eq!(transport.send(short()).await.verdict, Verdict::Accepted, "the next does not hang in its turn");
+        assert_eq!(server.count(TOKEN), asked, "left alone for {pause} s");
+    }
+    // Without a token there is nothing to go on with, and still nothing to hang on.
+    clock.advance(199);
+    transport.send(short()).await;
+    let verdict = transport.send(short()).await.verdict;
+    let after = Some(Duration::from_secs(4));
+    assert_eq!(verdict, Verdict::Transient { sent: Sent::No, retry_after: after });
+    assert_eq!(server.count(TOKEN), 4);
 }
 
 #[tokio::test]

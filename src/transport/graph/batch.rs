@@ -1,7 +1,7 @@
 //! `$batch`: up to twenty sends in one request, each judged by its own answer.
 //!
 //! An outer 200 says that the batch could be read, nothing about an item. An item that is missing from the answer is
-//! unknown. A batch that was refused as a whole (400, 413: it was not read) says nothing about its items either, so
+//! unknown. Items that were answered 401 go once more, together, under one new token. A batch that was refused as a whole (400, 413: it was not read) says nothing about its items either, so
 //! none of them is rejected for it.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::engine::{Answer, Sent, Subject, Verdict};
 use crate::signals::{BODY_BYTES_MAX, Unavailable, judge_with};
 
 /// One send within a batch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Item {
     /// Its place among the attempts.
     pub(super) index: usize,

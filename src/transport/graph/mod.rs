@@ -8,9 +8,10 @@
 //! sent email is [`Verdict::Unknown`], and [`reconcile`](Transport::reconcile) looks for its `Message-ID` in Sent Items.
 //! That takes the `Mail.Read` permission beside `Mail.Send`.
 //!
-//! One attempt is one wire request, through a draft two, but for one case: a 401 renews the token once and repeats the request once, since
-//! a request that was refused for its token was not accepted. Nothing else is repeated here, by us or by the HTTP
-//! client.
+//! One attempt is one wire request, through a draft two, but for one case: a 401 renews the token once and repeats the
+//! request once, since a request that was refused for its token was not accepted. A batch renews once as well, whether
+//! it was refused as a whole or some of its items were: those alone go again, in one request. Nothing else is repeated
+//! here, by us or by the HTTP client.
 //!
 //! Graph takes recipients from the headers, not from an envelope. Recipients of the envelope that no header names are
 //! added as `Bcc`; an email whose headers name somebody outside its envelope is refused.
@@ -24,17 +25,19 @@ mod draft;
 mod encode;
 mod left;
 mod options;
+mod recipients;
 mod reconcile;
 mod token;
 mod wire;
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use tokio::time::Sleep;
 
 pub use crate::config::GraphMode;
 pub use options::{BATCH_MAX, Credentials, GraphError, GraphOptions, PlainHttp};
@@ -45,7 +48,7 @@ use crate::clock::Clock;
 use crate::engine::{Answer, Cost, Lane, Sent, Subject, Verdict};
 use crate::signals::{BODY_BYTES_MAX, judge_with};
 use batch::Item;
-use wire::{Call, Wire};
+use wire::{Bearer, Call, Wire};
 
 /// Sends emails through Microsoft Graph.
 #[derive(Debug)]
@@ -97,12 +100,12 @@ impl GraphTransport {
             return self.send_draft(attempt).await;
         }
         match item(&attempt, 0) {
-            Ok(item) => self.send_item(item, pin!(tokio::time::sleep(attempt.timeout))).await,
+            Ok(item) => self.send_item(item, &mut Bearer::default(), pin!(tokio::time::sleep(attempt.timeout))).await,
             Err(answer) => answer,
         }
     }
 
-    async fn send_item(&self, item: Item, deadline: std::pin::Pin<&mut tokio::time::Sleep>) -> Answer {
+    async fn send_item(&self, item: Item, bearer: &mut Bearer, deadline: Pin<&mut Sleep>) -> Answer {
         let call = Call {
             method: Method::POST,
             url: format!("{}{}", self.base, item.path),
@@ -111,7 +114,7 @@ impl GraphTransport {
             body: item.body,
             reply_bytes_max: BODY_BYTES_MAX,
         };
-        match self.wire.call(&call, deadline).await {
+        match self.wire.call_as(bearer, &call, deadline).await {
             Ok(reply) => judge_with(self.options.unavailable, reply.status, &reply.headers, &reply.body),
             Err(answer) => answer,
         }
@@ -138,38 +141,44 @@ impl GraphTransport {
         answers
     }
 
-    async fn send_batch(&self, mut items: Vec<Item>, timeout: Duration) -> Vec<(usize, Answer)> {
-        let mut deadline = pin!(tokio::time::sleep(timeout));
-        if items.len() == 1 {
-            let item = items.remove(0);
-            return vec![(item.index, self.send_item(item, deadline).await)];
+    async fn send_batch(&self, items: Vec<Item>, timeout: Duration) -> Vec<(usize, Answer)> {
+        let (mut deadline, mut bearer) = (pin!(tokio::time::sleep(timeout)), Bearer::default());
+        let indexes: Vec<usize> = items.iter().map(|item| item.index).collect();
+        let mut answers = self.send_together(&items, &mut bearer, deadline.as_mut()).await;
+        let (places, again): (Vec<usize>, Vec<Item>) =
+            items.into_iter().enumerate().filter(|(place, _)| is_unauthorized(&answers[*place])).unzip();
+        // Their token ran out between the batch and them. Where the whole batch was refused, it was renewed already.
+        if !again.is_empty() && bearer.renews() {
+            let repeated = self.send_together(&again, &mut bearer, deadline.as_mut()).await;
+            for (place, answer) in places.into_iter().zip(repeated) {
+                answers[place] = sent_before(answer);
+            }
+        }
+        indexes.into_iter().zip(answers).collect()
+    }
+
+    /// One request for all of `items`; one answer for each.
+    async fn send_together(&self, items: &[Item], bearer: &mut Bearer, deadline: Pin<&mut Sleep>) -> Vec<Answer> {
+        if let [item] = items {
+            return vec![self.send_item(item.clone(), bearer, deadline).await];
         }
         let call = Call {
             method: Method::POST,
             url: format!("{}/$batch", self.base),
             headers: HeaderMap::new(),
             content_type: "application/json",
-            body: batch::request(&items),
+            body: batch::request(items),
             reply_bytes_max: batch::reply_bytes_max(items.len()),
         };
-        let answers = match self.wire.call(&call, deadline.as_mut()).await {
+        match self.wire.call_as(bearer, &call, deadline).await {
             Ok(reply) => batch::answers(&reply, items.len(), self.options.unavailable),
             Err(answer) => vec![answer; items.len()],
-        };
-        let mut judged = Vec::with_capacity(items.len());
-        for (item, answer) in items.into_iter().zip(answers) {
-            let index = item.index;
-            let answer = match (&answer.verdict, answer.status) {
-                // The token ran out between the batch and its item: alone, the item gets the renewal that it is due.
-                (Verdict::Permanent { of: Subject::Account }, Some(401)) => {
-                    sent_before(self.send_item(item, deadline.as_mut()).await)
-                }
-                _ => answer,
-            };
-            judged.push((index, answer));
         }
-        judged
     }
+}
+
+fn is_unauthorized(answer: &Answer) -> bool {
+    answer.status == Some(StatusCode::UNAUTHORIZED.as_u16())
 }
 
 /// The same answer for an item of which bytes had left before.

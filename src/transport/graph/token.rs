@@ -2,10 +2,11 @@
 //!
 //! A hundred sends that find no token must not ask for a hundred: one fetches, the others wait for it and share what
 //! came, a failure included. After a failure the authority is left alone for a while, so that a wrong secret or an
-//! outage there is not hammered at the rate of the queue. Within the last fifth of a token's life one send renews it
-//! and the others go on with the old one.
+//! outage there is not hammered at the rate of the queue. Within the last fifth of a token's life one send renews it,
+//! for a moment at most, and the others go on with the old one.
 //!
-//! Nothing is spawned: whoever fetches does so in its own attempt, and if that is given up the next one starts anew.
+//! Nothing is spawned: whoever fetches does so in its own attempt. The failure is written down before the wait, so an
+//! attempt that ends while the authority hangs leaves the pause behind, and the next one does not hang in its turn.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::signals::wait_hint;
 
 /// Longest a token request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The same while the old token is still good: nobody has to wait for the new one. Far above what the authority takes.
+const TIMEOUT_EARLY: Duration = Duration::from_secs(2);
 /// Longest a token is believed, whatever it says; Entra's live an hour or a day.
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// What RFC 6749 (5.1) leaves open: an answer without `expires_in`.
@@ -103,7 +106,7 @@ pub trait TokenSource: fmt::Debug + Send + Sync + 'static {
     /// A token that is valid now; never `refused`, which Graph answered 401 to.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; the next call starts anew.
+    /// May be dropped at any time; later calls start anew, [`ClientCredentials`] after its pause.
     fn token<'a>(&'a self, refused: Option<&'a Token>) -> BoxFuture<'a, Result<Token, TokenError>>;
 }
 
@@ -134,6 +137,24 @@ struct Flight {
     retry_at: Timestamp,
 }
 
+impl Flight {
+    /// Writes a failure down, the one after `failures` others.
+    fn fail(&mut self, failures: u32, now: Timestamp, error: TokenError) {
+        let pause = (PAUSE_MIN * (1 << failures.min(6))).min(PAUSE_MAX);
+        let asked = match &error {
+            TokenError::Unavailable { retry_after, .. } => retry_after.unwrap_or_default(),
+            TokenError::Refused { .. } => PAUSE_MAX,
+        };
+        self.failures = failures.saturating_add(1);
+        self.retry_at = now.after(pause.max(asked));
+        self.failed = Some(error);
+    }
+}
+
+fn unanswered(reason: &str) -> TokenError {
+    TokenError::Unavailable { status: None, reason: reason.to_owned(), retry_after: None }
+}
+
 impl ClientCredentials {
     pub(super) fn new(
         http: reqwest::Client,
@@ -158,13 +179,13 @@ impl ClientCredentials {
             Some(cached) => {
                 // Still good: one renews, the others go on, and so does that one if it fails.
                 let Ok(mut flight) = self.flight.try_lock() else { return Ok(cached.token.clone()) };
-                Ok(self.renew(&mut flight).await.unwrap_or_else(|_| cached.token.clone()))
+                Ok(self.renew(&mut flight, TIMEOUT_EARLY).await.unwrap_or_else(|_| cached.token.clone()))
             }
             None => {
                 let mut flight = self.flight.lock().await;
                 match self.usable(refused) {
                     Some(cached) => Ok(cached.token.clone()),
-                    None => self.renew(&mut flight).await,
+                    None => self.renew(&mut flight, TIMEOUT).await,
                 }
             }
         }
@@ -177,12 +198,15 @@ impl ClientCredentials {
             .filter(|cached| now < cached.expires_at && !refused.is_some_and(|refused| cached.token.is(refused)))
     }
 
-    async fn renew(&self, flight: &mut Flight) -> Result<Token, TokenError> {
+    async fn renew(&self, flight: &mut Flight, timeout: Duration) -> Result<Token, TokenError> {
         let now = self.clock.now();
         if let Some(failed) = flight.failed.clone().filter(|_| now < flight.retry_at) {
             return Err(paused(failed, flight.retry_at.since(now)));
         }
-        match self.fetch().await {
+        // Whoever gives up during the fetch does not come back to say so.
+        let failures = flight.failures;
+        flight.fail(failures, now, unanswered("did not answer in time"));
+        match self.fetch(timeout).await {
             Ok((secret, lifetime)) => {
                 *flight = Flight::default();
                 let token = Token::new(secret, self.serial.fetch_add(1, Ordering::Relaxed));
@@ -192,31 +216,22 @@ impl ClientCredentials {
                 Ok(token)
             }
             Err(error) => {
-                let pause = (PAUSE_MIN * (1 << flight.failures.min(6))).min(PAUSE_MAX);
-                let asked = match &error {
-                    TokenError::Unavailable { retry_after, .. } => retry_after.unwrap_or_default(),
-                    TokenError::Refused { .. } => PAUSE_MAX,
-                };
-                flight.failures = flight.failures.saturating_add(1);
-                flight.retry_at = self.clock.now().after(pause.max(asked));
-                flight.failed = Some(error.clone());
+                flight.fail(failures, self.clock.now(), error.clone());
                 Err(error)
             }
         }
     }
 
-    async fn fetch(&self) -> Result<(String, Duration), TokenError> {
+    async fn fetch(&self, timeout: Duration) -> Result<(String, Duration), TokenError> {
         let form = [
             ("grant_type", "client_credentials"),
             ("client_id", &self.credentials.client_id),
             ("client_secret", self.credentials.client_secret.expose_secret()),
             ("scope", &self.credentials.scope),
         ];
-        let lost = |error: reqwest::Error| {
-            let reason = if error.is_timeout() { "timed out" } else { "could not be reached" };
-            TokenError::Unavailable { status: None, reason: reason.to_owned(), retry_after: None }
-        };
-        let mut response = self.http.post(&self.url).form(&form).timeout(TIMEOUT).send().await.map_err(lost)?;
+        let lost =
+            |error: reqwest::Error| unanswered(if error.is_timeout() { "timed out" } else { "could not be reached" });
+        let mut response = self.http.post(&self.url).form(&form).timeout(timeout).send().await.map_err(lost)?;
         let body = bounded(&mut response, TOKEN_BYTES_MAX * 2).await;
         let (status, hint) = (response.status(), wait_hint(response.headers()));
         if status == StatusCode::OK { granted(&body) } else { Err(refused(status, hint, &body)) }

@@ -21,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::options::{GraphError, GraphOptions, is_loopback};
-use super::token::{TokenError, TokenSource};
+use super::token::{Token, TokenError, TokenSource};
 use crate::engine::{Answer, Sent, Subject, Verdict};
 
 /// What to send.
@@ -52,6 +52,24 @@ pub(super) struct Reply {
     pub(super) body: Vec<u8>,
 }
 
+/// The token of an attempt, over all of its requests: whatever answers 401, they share one renewal.
+#[derive(Debug, Default)]
+pub(super) struct Bearer {
+    last: Option<Token>,
+    refused: Option<Token>,
+}
+
+impl Bearer {
+    /// The last token was answered 401. Whether there may be another.
+    pub(super) fn renews(&mut self) -> bool {
+        if self.refused.is_none() {
+            self.refused = self.last.take();
+            return self.refused.is_some();
+        }
+        false
+    }
+}
+
 /// The way to Graph.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -79,16 +97,26 @@ impl Wire {
     }
 
     /// Makes the call before `deadline`. An answer instead of a reply says how far it came.
-    pub(super) async fn call(&self, call: &Call, mut deadline: Pin<&mut Sleep>) -> Result<Reply, Answer> {
-        let mut refused = None;
+    pub(super) async fn call(&self, call: &Call, deadline: Pin<&mut Sleep>) -> Result<Reply, Answer> {
+        self.call_as(&mut Bearer::default(), call, deadline).await
+    }
+
+    /// The same for one of several requests of an attempt.
+    pub(super) async fn call_as(
+        &self,
+        bearer: &mut Bearer,
+        call: &Call,
+        mut deadline: Pin<&mut Sleep>,
+    ) -> Result<Reply, Answer> {
         loop {
             // Bytes of a request that was answered 401 have left, though nothing was accepted.
-            let before = if refused.is_some() { Sent::Maybe } else { Sent::No };
-            let token = match within(deadline.as_mut(), self.tokens.token(refused.as_ref())).await {
+            let before = if bearer.refused.is_some() { Sent::Maybe } else { Sent::No };
+            let token = match within(deadline.as_mut(), self.tokens.token(bearer.refused.as_ref())).await {
                 None => return Err(not_accepted(before)),
                 Some(Err(error)) => return Err(without_token(error, before)),
                 Some(Ok(token)) => token,
             };
+            bearer.last = Some(token.clone());
             let gate = Arc::new(Gate::default());
             let sent = within(deadline.as_mut(), self.request(call, token.expose(), &gate)).await;
             let mut response = match sent {
@@ -98,9 +126,8 @@ impl Wire {
                 None | Some(Err(_)) => return Err(lost(&gate, Sent::Maybe)),
                 Some(Ok(response)) => response,
             };
-            if response.status() == StatusCode::UNAUTHORIZED && refused.is_none() {
+            if response.status() == StatusCode::UNAUTHORIZED && bearer.renews() {
                 // It was not accepted, so it may be repeated; the second 401 is the answer.
-                refused = Some(token);
                 continue;
             }
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
