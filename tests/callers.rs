@@ -238,6 +238,37 @@ proptest! {
     }
 
     #[test]
+    fn whatever_is_kept_or_given_back_what_is_charged_is_the_most_that_is_stored_or_open(
+        steps in prop::collection::vec((0_u8..3, 1_u32..500, any::<bool>(), any::<prop::sample::Index>()), 1..60),
+    ) {
+        let (policy, mut callers) = (policy("1000000 recipients / 1h"), Callers::default());
+        let mut open: Vec<(u8, u32, Charge)> = Vec::new();
+        let mut stored: BTreeMap<u8, u32> = BTreeMap::new();
+        for (id, recipients, keeps, at) in steps {
+            if keeps || open.is_empty() {
+                let made = charge(&mut callers, START, &policy, "a", (&id.to_string(), recipients)).expect("room");
+                open.push((id, recipients, made));
+            } else {
+                let (id, recipients, made) = open.swap_remove(at.index(open.len()));
+                if recipients % 2 == 0 {
+                    callers.keep(made);
+                    let most = stored.entry(id).or_default();
+                    *most = recipients.max(*most);
+                } else {
+                    callers.give_back(made);
+                }
+            }
+            let mut held = stored.clone();
+            for (id, recipients, _) in &open {
+                let most = held.entry(*id).or_default();
+                *most = (*most).max(*recipients);
+            }
+            let total: u32 = held.values().sum();
+            prop_assert_eq!(callers.used(START, "a"), (held.len() as u64, u64::from(total)));
+        }
+    }
+
+    #[test]
     fn what_is_given_back_leaves_no_trace_in_any_order(
         ids in prop::collection::vec(0_u8..4, 1..40), order in any::<prop::sample::Index>(),
     ) {

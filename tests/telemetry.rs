@@ -178,9 +178,11 @@ fn hold_events() -> impl Iterator<Item = HoldEvent> {
     let (watch, reason) = (Duration::from_secs(60), TripReason::Sustained429);
     let started = HoldEvent::PartStarted { scope: scope("tenant", "acme"), count: 100, watch };
     let held = scope("mailbox", "alerts@contoso.example");
-    let stopped = HoldEvent::PartStopped { scope: held, left: 7, throttled: mailbox(), reason };
+    let stopped = HoldEvent::PartStopped { scope: held.clone(), left: 7, throttled: mailbox(), reason };
+    let reason = TripReason::FailedOperations;
+    let failed = HoldEvent::PartStopped { scope: held, left: 0, throttled: mailbox(), reason };
     let finished = HoldEvent::PartFinished { scope: HeldScope { kind: "all", id: None }, count: 100 };
-    [started, stopped, finished].into_iter()
+    [started, stopped, failed, finished].into_iter()
 }
 
 fn shell_events() -> Vec<EventKind> {

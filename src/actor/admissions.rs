@@ -3,10 +3,12 @@
 //! A repeat gets the ticket of the operation that came first, as if it had been that one: whoever repeats learns
 //! nothing, and nothing is stored. Keys are here and in the store as keyed hashes only. They live with the mailbox's
 //! actor, which stays while one of them counts; each is stored with its operation, and read back at the start. Above the
-//! bound the one that ends first is forgotten here.
+//! bound (`submit.admission_keys_max`) a key that does not count yet is refused: to forget one that does would send its
+//! email a second time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fnv::FnvHashMap;
 
@@ -15,8 +17,6 @@ use crate::engine::mailbox::Outcome;
 use crate::engine::{OperationKey, Timestamp};
 use crate::store::KeyHash;
 
-/// Keys that count at once in one mailbox, at most.
-const KEYS_MAX: usize = 100_000;
 /// Repeats that wait at once in one mailbox until the store has answered for the first, at most.
 pub(crate) const REPEATS_MAX: usize = 1_024;
 
@@ -86,13 +86,20 @@ impl Admissions {
         self.by_key.is_empty()
     }
 
-    /// A key admits an operation, which is to be stored.
+    /// When there is room for a key that does not count yet: `None`, now; else after this, when the first one ends.
+    pub(crate) fn full_for(&mut self, now: Timestamp, keys_max: usize) -> Option<Duration> {
+        self.expire(now);
+        let first = self.ends.first().filter(|_| self.by_key.len() >= keys_max);
+        first.map(|(until, _)| until.since(now))
+    }
+
+    /// A key admits an operation, which is to be stored. Whoever opens it has asked for [room](Self::full_for).
     pub(crate) fn open(&mut self, key: KeyHash, until: Timestamp, operation: OperationKey, id: Arc<str>) {
         self.insert(key, Admission { id, operation: Some(operation), stage: Stage::Storing(Vec::new()), until });
         self.by_operation.insert(operation, key);
     }
 
-    /// Takes up the keys of an earlier life that are not here; `live` tells which of their operations are.
+    /// Takes up the keys of an earlier life that are not here, all of them; `live` tells which of their operations are.
     pub(crate) fn restore(
         &mut self,
         now: Timestamp,
@@ -111,9 +118,6 @@ impl Admissions {
     }
 
     fn insert(&mut self, key: KeyHash, admission: Admission) {
-        if self.by_key.len() >= KEYS_MAX {
-            self.forget_first();
-        }
         self.ends.insert((admission.until, key));
         self.by_key.insert(key, admission);
     }

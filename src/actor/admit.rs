@@ -12,7 +12,7 @@ use super::kept;
 use super::mailbox::{MailboxActor, Mode};
 use super::permit::{PermitError, TryAcquire};
 use super::ticket::Ticket;
-use super::unfit::Why;
+use super::unfit::{KeysFull, Why};
 use crate::engine::callers::CallerRefusal;
 use crate::engine::mailbox::{Input, Refusal};
 use crate::engine::operation::OperationKind;
@@ -62,6 +62,9 @@ impl MailboxActor {
         if let Err(refusal) = self.judge(&operation, wait_max, coming) {
             return self.refuse_unless_known(handed, Why::Engine(refusal));
         }
+        if let Some(full) = key.and_then(|_| self.admission_keys_full()) {
+            return self.refuse_unless_known(handed, Why::Keys(full));
+        }
         let charge = match self.charge_caller(&handed) {
             Ok(charge) => charge,
             Err(refusal) => return self.refuse_unless_known(handed, Why::Caller(refusal)),
@@ -73,6 +76,13 @@ impl MailboxActor {
         });
         let new = self.new_operation(&handed, &operation, note);
         self.journal.insert(Newcomer { handed, operation, charge }, new);
+    }
+
+    /// The bound on admission keys, where it is met.
+    fn admission_keys_full(&mut self) -> Option<KeysFull> {
+        let keys_max = self.world.settings.load().config.submit.admission_keys_max;
+        let retry_after = self.admissions.full_for(self.now, keys_max)?;
+        Some(KeysFull { keys_max, retry_after })
     }
 
     /// Whether it can be taken in, by the shared scopes and by the mailbox.

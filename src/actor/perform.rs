@@ -46,6 +46,7 @@ impl MailboxActor {
                 self.journal.note(kept::breaker(self.now, &scope, memory));
             }
             Effect::Passing { target, through, left } => self.on_passing(target, through, left),
+            Effect::Failed { target, through, key } => self.on_failed(target, through, key),
             Effect::Troubled { target, through, scope, reason } => self.on_troubled(target, through, scope, reason),
             Effect::Outcome { key, outcome, tell_by } => self.conclude(key, outcome, tell_by),
             Effect::Event(event) => self.tell(&event),

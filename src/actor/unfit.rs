@@ -1,10 +1,11 @@
 //! Submissions that would be refused now and may have been taken in before.
 //!
 //! Whoever lost the answer to a submission hands it over again, under the same id. Its predecessor may be what fills the
-//! queue, the window or the caller's ceiling, and "nothing was stored" would be untrue of it. So its id is looked up
-//! before it is refused.
+//! queue, the window, the bound on admission keys or the caller's ceiling, and "nothing was stored" would be untrue of
+//! it. So its id is looked up before it is refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::admissions::REPEATS_MAX;
 use super::callers::CallerCharge;
@@ -26,6 +27,15 @@ pub(crate) struct Unfit {
 pub(super) enum Why {
     Engine(Refusal),
     Caller(CallerRefusal),
+    Keys(KeysFull),
+}
+
+/// As many admission keys count as are allowed, and this one is another.
+#[derive(Debug)]
+pub(super) struct KeysFull {
+    pub(super) keys_max: usize,
+    /// When the first of them ends.
+    pub(super) retry_after: Duration,
 }
 
 impl Unfit {
@@ -33,6 +43,10 @@ impl Unfit {
         match self.why {
             Why::Engine(refusal) => self.handed.refuse(|submission| SubmitError::Refused { refusal, submission }),
             Why::Caller(refusal) => self.handed.refuse(|submission| SubmitError::Caller { refusal, submission }),
+            Why::Keys(KeysFull { keys_max, retry_after }) => {
+                let error = |submission| SubmitError::TooManyAdmissionKeys { keys_max, retry_after, submission };
+                self.handed.refuse(error);
+            }
         }
     }
 }

@@ -173,6 +173,18 @@ impl MailboxActor {
         }
     }
 
+    /// One of those that a hold lets pass ended badly here.
+    pub(super) fn on_failed(&self, target: HoldTarget, through: OperationKey, key: OperationKey) {
+        let Some(held) = HoldScope::of(target, self.seat.id()) else { return };
+        let failed_max = self.world.settings.load().config.resume.failed_max;
+        let mailbox = Scope::Mailbox(Arc::clone(self.seat.id()));
+        self.world.told_of(&held, |_, widening| {
+            if widening.progress.fail(through, key, mailbox, failed_max) == Stopped::Now {
+                widening.alarm = Alarm::Heard;
+            }
+        });
+    }
+
     /// Nothing passes a hold any more here.
     pub(super) fn on_troubled(&self, target: HoldTarget, through: OperationKey, scope: Scope, reason: TripReason) {
         if let Some(held) = HoldScope::of(target, self.seat.id()) {

@@ -140,7 +140,7 @@ fn retry() -> Vec<Key<RetryPolicy>> {
 }
 
 fn resume() -> Vec<Key<ResumePolicy>> {
-    keys![Live; spread: Span(Duration::ZERO, DAY), watch: Span(SECOND, DAY)]
+    keys![Live; spread: Span(Duration::ZERO, DAY), watch: Span(SECOND, DAY), failed_max: ANY_SHARE]
 }
 
 fn queue() -> Vec<Key<QueuePolicy>> {
@@ -186,6 +186,7 @@ fn submit() -> Vec<Key<SubmitConfig>> {
         recipients_max: Count(1, 100_000),
         size_max: Size(1_000, 1_000_000_000),
         admission_cooldown_max: Span(SECOND, 30 * DAY),
+        admission_keys_max: Count(1, 10_000_000),
         deadline_max: Span(SECOND, YEAR),
         own_domains: Domains(10_000),
         mailboxes: Word(&[("any", Mailboxes::Any), ("listed", Mailboxes::Listed)]),

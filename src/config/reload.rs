@@ -107,11 +107,12 @@ mod tests {
     use crate::engine::Ratio;
 
     /// Keys that no policy holds: whoever needs one reads it from the configuration in force, each time.
-    const READ_IN_PLACE: [&str; 12] = [
+    const READ_IN_PLACE: [&str; 13] = [
         "submit.operation_id_bytes_max",
         "submit.recipients_max",
         "submit.size_max",
         "submit.admission_cooldown_max",
+        "submit.admission_keys_max",
         "submit.deadline_max",
         "submit.own_domains",
         "submit.mailboxes",

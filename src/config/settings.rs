@@ -62,6 +62,8 @@ pub struct SubmitConfig {
     pub size_max: u64,
     /// Longest cooldown of an admission key. While a key counts its mailbox's actor stays, and the store keeps a note.
     pub admission_cooldown_max: Duration,
+    /// Most admission keys that count at once in one mailbox. Above it a new one is refused.
+    pub admission_keys_max: usize,
     /// Longest time that a submission, or a release, may give an operation. Until then it keeps its place, and its bytes
     /// are in the store.
     pub deadline_max: Duration,
@@ -78,6 +80,7 @@ impl Default for SubmitConfig {
             recipients_max: 500,
             size_max: 25_000_000,
             admission_cooldown_max: Duration::from_secs(86_400),
+            admission_keys_max: 100_000,
             deadline_max: Duration::from_secs(30 * 86_400),
             own_domains: Vec::new(),
             mailboxes: Mailboxes::Any,

@@ -27,6 +27,9 @@ pub enum TripReason {
     Health,
     /// An operator.
     Manual,
+    /// Too many of the operations that a hold let go first ended badly. That stops the part
+    /// ([`crate::engine::widening`]); no breaker opens for it.
+    FailedOperations,
 }
 
 impl TripReason {
@@ -38,6 +41,7 @@ impl TripReason {
             Self::SoftPercentage => "soft_percentage",
             Self::Health => "health",
             Self::Manual => "manual",
+            Self::FailedOperations => "failed_operations",
         }
     }
 }

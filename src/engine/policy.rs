@@ -355,11 +355,17 @@ pub struct ResumePolicy {
     /// otherwise: 60 s, the shortest window of the default limits and the cooldown where no window is declared
     /// (algorithms 3.2), so that what the first overran has shown.
     pub watch: Duration,
+    /// The largest share of the first that may end badly (rejected, unknown, out of attempts or time) before that is
+    /// stopped: 10 %, rounded down, so one of fewer than ten stops it. Ours: what is wrong with all of them (a broken
+    /// template, a provider that answers nothing) fails nearly all; addresses that are refused one by one are a few in a
+    /// hundred.
+    pub failed_max: Ratio,
 }
 
 impl Default for ResumePolicy {
     fn default() -> Self {
-        Self { spread: Duration::from_secs(30), watch: Duration::from_secs(60) }
+        let (spread, watch) = (Duration::from_secs(30), Duration::from_secs(60));
+        Self { spread, watch, failed_max: Ratio::percent(10) }
     }
 }
 

@@ -2,20 +2,26 @@
 //!
 //! Mailboxes let the first pass and say how many of them still wait; this collects what they say. When none waits any
 //! more, a watch begins; when that has passed, the hold may be lifted. A throttle, or a provider that fails, in a scope
-//! that is concerned ends it: everything stays held until a person decides, or until the hold's own end.
+//! that is concerned ends it: everything stays held until a person decides, or until the hold's own end. So do too many
+//! of the first that end badly: rejected, unknown, out of attempts or time, or set aside because they crash their worker.
 //!
 //! *Waits* is meant literally. What is being attempted waits for its answer; what was accepted, cancelled or set aside does
-//! not wait, nor does an unknown: its look-ups may take half an hour, and what they find is no throttle.
+//! not wait, nor does an unknown: its look-ups may take half an hour. It counts as one that ended badly, whatever they
+//! find: somebody has to look before the rest follows.
+//!
+//! After a restart both begin anew, the watch and the count of those that ended badly; what was on its way when a process
+//! died is unknown, and counts. So each restart in the middle may let one more share of the first fail.
 //!
 //! Not promised: that no more than the first are sent. What was in flight already ends, and what a mailbox learns of
 //! another one's throttle it learns a moment later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::TripReason;
 use super::operation::OperationKey;
+use super::ratio::Ratio;
 use super::scope::Scope;
 use super::time::Timestamp;
 
@@ -27,6 +33,8 @@ pub struct Widening {
     watch: Duration,
     /// How many of the first still wait, by mailbox; those where none does are not here.
     waits: BTreeMap<Arc<str>, u64>,
+    /// Those of them that ended badly.
+    failed: BTreeSet<OperationKey>,
     course: Course,
 }
 
@@ -43,9 +51,9 @@ pub enum Course {
     },
     /// Nothing more goes: a person has to decide.
     Stopped {
-        /// Which scope was throttled, or failed.
+        /// Which scope was throttled, or failed; where too many ended badly, the mailbox of the last.
         scope: Scope,
-        /// Which of the two.
+        /// Which of them.
         reason: TripReason,
     },
 }
@@ -59,7 +67,7 @@ impl Widening {
         watch: Duration,
         waits: BTreeMap<Arc<str>, u64>,
     ) -> Self {
-        let mut widening = Self { first, through, watch, waits, course: Course::Passing };
+        let mut widening = Self { first, through, watch, waits, failed: BTreeSet::new(), course: Course::Passing };
         widening.look(now);
         widening
     }
@@ -67,7 +75,8 @@ impl Widening {
     /// The same after a throttle that an earlier life knew of.
     #[must_use]
     pub fn stopped(first: u64, through: OperationKey, watch: Duration, scope: Scope, reason: TripReason) -> Self {
-        Self { first, through, watch, waits: BTreeMap::new(), course: Course::Stopped { scope, reason } }
+        let (waits, failed) = (BTreeMap::new(), BTreeSet::new());
+        Self { first, through, watch, waits, failed, course: Course::Stopped { scope, reason } }
     }
 
     /// How many were let go.
@@ -92,6 +101,12 @@ impl Widening {
     #[must_use]
     pub fn left(&self) -> u64 {
         self.waits.values().fold(0, |sum, left| sum.saturating_add(*left))
+    }
+
+    /// How many of the first ended badly, as far as this process knows.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.len() as u64
     }
 
     /// How far it has come.
@@ -134,6 +149,18 @@ impl Widening {
         }
         self.course = Course::Stopped { scope, reason };
         Stopped::Now
+    }
+
+    /// One of the first ended badly in `scope`, or nobody knows how it ended. Each counts once; more than `failed_max` of
+    /// the first ([`ResumePolicy::failed_max`](super::policy::ResumePolicy::failed_max)) stop it. Whether that is news.
+    pub fn fail(&mut self, through: OperationKey, key: OperationKey, scope: Scope, failed_max: Ratio) -> Stopped {
+        if through != self.through || self.is_stopped() || failed_max >= Ratio::ONE {
+            return Stopped::Before;
+        }
+        if self.failed.insert(key) && self.failed() > failed_max.floor_of(self.first) {
+            return self.stop(through, scope, TripReason::FailedOperations);
+        }
+        Stopped::Before
     }
 
     fn look(&mut self, now: Timestamp) {
@@ -187,6 +214,31 @@ mod tests {
         assert_eq!(widening.lifts_at(), None, "one waits again");
         widening.report(at(7), THROUGH, &a, 0);
         assert_eq!(widening.lifts_at(), Some(at(67)), "and the watch begins anew");
+    }
+
+    #[test]
+    fn more_than_the_share_that_may_fail_stops_it_and_no_operation_counts_twice() {
+        let part = |first| Widening::begin(at(0), (first, THROUGH), WATCH, BTreeMap::new());
+        // A share of a small part is rounded down: one of fewer than ten stops it.
+        for (first, percent, stops_at) in [(1, 10, 1), (9, 10, 1), (10, 10, 2), (100, 10, 11), (4, 0, 1), (4, 50, 3)] {
+            let mut widening = part(first);
+            let mut fail =
+                |through, key| widening.fail(through, OperationKey(key), Scope::Application, Ratio::percent(percent));
+            assert_eq!(fail(OperationKey(8), 1), Stopped::Before, "of another part");
+            for key in 1..stops_at {
+                assert_eq!(fail(THROUGH, key), Stopped::Before, "{first} {percent} {key}");
+                assert_eq!(fail(THROUGH, key), Stopped::Before, "{first} {percent} {key}: said again");
+            }
+            assert_eq!(fail(THROUGH, stops_at), Stopped::Now, "{first} {percent}");
+            assert_eq!(fail(THROUGH, stops_at + 1), Stopped::Before, "{first} {percent}");
+            let course = Course::Stopped { scope: Scope::Application, reason: TripReason::FailedOperations };
+            assert_eq!((widening.course(), widening.failed()), (&course, stops_at));
+        }
+        let mut widening = part(2);
+        for key in 1..=4 {
+            let never = widening.fail(THROUGH, OperationKey(key), Scope::Application, Ratio::ONE);
+            assert_eq!(never, Stopped::Before);
+        }
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl SchedulerHandle {
     /// Lifts a hold in part: the `first` operations that it holds, the oldest by submission over all mailboxes, go on;
     /// the rest stays held. When none of them waits any more and a watch has passed ([`Order::watch`]; without it,
     /// `resume.watch`), the hold lifts by itself. A throttle or a failing provider meanwhile, in a scope that is
-    /// concerned, stops that: everything stays held, the event `resume.part.stopped` and [`SchedulerHandle::holds`] say
+    /// concerned, stops that, and so do more than `resume.failed_max` of the first that end badly (rejected, unknown, out
+    /// of attempts or time): everything stays held, the event `resume.part.stopped` and [`SchedulerHandle::holds`] say
     /// so, and a person decides: resume, resume another part, or let it end.
     ///
     /// The hold ends when it would have ended anyway, unless the order says otherwise ([`Order::expires_in`]). Called

@@ -212,7 +212,8 @@ impl World {
                 self.put(self.now.after(LOOK_UP_TAKES), Happening::LookedUp(key));
             }
             Effect::Remember(memory) => self.on_breaker(Scope::Mailbox(Arc::clone(&self.names[number])), memory),
-            Effect::Reconcile { .. } | Effect::Grant { .. } | Effect::Passing { .. } | Effect::Troubled { .. } => {}
+            Effect::Reconcile { .. } | Effect::Grant { .. } => {}
+            Effect::Passing { .. } | Effect::Failed { .. } | Effect::Troubled { .. } => {}
         }
     }
 

@@ -173,6 +173,20 @@ pub enum SubmitError {
         /// What was handed over.
         submission: Box<Submission>,
     },
+    /// As many admission keys count in the mailbox as are allowed, and this is another one. Nothing was stored or charged.
+    #[error(
+        "mailbox {:?} counts {keys_max} admission keys already, the most allowed (submit.admission_keys_max); try again \
+         in {retry_after:?}, ask for shorter cooldowns, or give an operation_id instead of an admission_key",
+        .submission.mailbox()
+    )]
+    TooManyAdmissionKeys {
+        /// The bound that was met.
+        keys_max: usize,
+        /// When the first of them ends.
+        retry_after: Duration,
+        /// What was handed over.
+        submission: Box<Submission>,
+    },
     /// More is waiting to be taken in than the lane's queue holds. Nothing was stored.
     #[error("the {lane} queue of mailbox {:?} holds {depth_max} submissions already; try again later", .submission.mailbox())]
     QueueFull {
@@ -250,6 +264,7 @@ impl SubmitError {
             | Self::UnknownMailbox { submission }
             | Self::Refused { submission, .. }
             | Self::Caller { submission, .. }
+            | Self::TooManyAdmissionKeys { submission, .. }
             | Self::QueueFull { submission, .. }
             | Self::TooManyMailboxes { submission, .. }
             | Self::Conflict { submission, .. }
@@ -271,7 +286,8 @@ impl SubmitError {
             }
             Self::Caller { refusal, .. } => !matches!(refusal, CallerRefusal::NeverFits { .. }),
             Self::Store { source, .. } => source.is_retryable(),
-            Self::QueueFull { .. }
+            Self::TooManyAdmissionKeys { .. }
+            | Self::QueueFull { .. }
             | Self::TooManyMailboxes { .. }
             | Self::MailboxHeld { .. }
             | Self::Elsewhere { .. }
@@ -292,6 +308,7 @@ impl SubmitError {
                 refusal: CallerRefusal::Ceiling { retry_after, .. } | CallerRefusal::TooManyCallers { retry_after, .. },
                 ..
             }
+            | Self::TooManyAdmissionKeys { retry_after, .. }
             | Self::QueueFull { retry_after, .. }
             | Self::TooManyMailboxes { retry_after, .. } => Some(*retry_after),
             _ => None,
@@ -307,6 +324,7 @@ impl SubmitError {
             Self::Conflict { .. } => Some("operation_id"),
             Self::Caller { refusal: CallerRefusal::NeverFits { .. }, .. } => Some("email.recipients"),
             Self::Caller { .. } => Some("caller"),
+            Self::TooManyAdmissionKeys { .. } => Some("admission_key"),
             Self::Refused { refusal: Refusal::CostAboveCapacity { .. }, .. } => Some("cost"),
             Self::Refused { refusal: Refusal::DeadlineTooEarly { .. }, .. } => Some("deadline"),
             Self::Refused { refusal: Refusal::WaitTooLong { .. }, .. } => Some("max_wait"),

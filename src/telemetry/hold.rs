@@ -49,17 +49,18 @@ pub enum HoldEvent {
         #[serde(rename = "watch_ms", serialize_with = "millis")]
         watch: Duration,
     },
-    /// A throttle, or a provider that fails: nothing more goes on, and a person has to decide.
+    /// A throttle, a provider that fails, or too many of the part that ended badly: nothing more goes on, and a person has
+    /// to decide.
     #[serde(rename = "resume.part.stopped")]
     PartStopped {
         /// What is held.
         scope: HeldScope,
         /// How many of the part may still wait.
         left: u64,
-        /// Which scope was throttled, or fails.
+        /// Which scope was throttled, or fails; where too many ended badly, the mailbox of the last.
         #[serde(serialize_with = "display")]
         throttled: Scope,
-        /// `sustained_429`, `soft_percentage` or `health`.
+        /// `sustained_429`, `soft_percentage`, `health` or `failed_operations`.
         #[serde(serialize_with = "reason_str")]
         reason: TripReason,
     },

@@ -128,6 +128,27 @@ fn an_insert_that_stored_nothing_gives_its_charge_back_and_one_in_doubt_keeps_it
 }
 
 #[test]
+fn a_conflict_costs_nothing_however_many_recipients_it_names() {
+    paused(|| async {
+        let scheduler = start(with_ceiling("6 recipients / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let to = |id: &str, count: u32| {
+            let recipients = (0..count).map(|n| format!("r{n}@example.org"));
+            let email = Email::from_mime(MAILBOX, recipients, b"Subject: many\r\n\r\nHello.\r\n".to_vec());
+            Submission::new(MAILBOX, email.expect("an email")).caller("billing").operation_id(id)
+        };
+        let _stored = handle.submit(to("one", 1)).await.expect("room");
+        for _ in 0..3 {
+            let conflict = handle.submit(to("one", 6)).await.expect_err("other content");
+            assert!(matches!(conflict, SubmitError::Conflict { .. }), "{conflict}");
+        }
+        let _stored = handle.submit(to("two", 5)).await.expect("one of six is used");
+        let full = handle.submit(to("three", 1)).await.expect_err("all six are");
+        assert!(matches!(full, SubmitError::Caller { .. }), "{full}");
+    });
+}
+
+#[test]
 fn an_email_above_the_whole_ceiling_is_refused_for_good() {
     paused(|| async {
         let scheduler = start(with_ceiling("2 recipients / 1h"), Scripted::accepting()).await;

@@ -8,8 +8,8 @@ use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::operation::{OrderWords, Requested};
 use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
 use mailweir::store::{
-    AdmissionNote, Inserted, LiftedHow, LiftedNote, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind,
-    OrderNote, PermitNote, RequestNote, StoreError,
+    AdmissionNote, CrashNote, Inserted, LiftedHow, LiftedNote, NewOperation, Note, NoteBody, NoteChange, NoteKey,
+    NoteKind, OrderNote, PermitNote, RequestNote, StoreError,
 };
 
 use crate::fixture::*;
@@ -50,7 +50,9 @@ fn one_of_each() -> Vec<Note> {
         NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),
         NoteBody::Lifted(Box::new(lifted)),
         NoteBody::Request(Box::new(request)),
+        NoteBody::Crash(CrashNote { panics: 2, deaths: 1, attempt: 3 }),
     ];
+    assert_eq!(bodies.len(), NoteKind::ALL.len(), "one of each");
     let notes = NoteKind::ALL.into_iter().zip(bodies).map(|(kind, body)| {
         let mailbox = (kind > NoteKind::Trip).then(|| MAILBOX.into());
         Note { key: NoteKey { kind, mailbox, name: "the name".into() }, at: at(5), until: Timestamp::NEVER, body }

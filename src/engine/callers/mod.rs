@@ -9,8 +9,8 @@
 //!   place.
 //! - Charged once per mailbox and operation id, however often that is handed over: a repeat that names more recipients
 //!   is charged the difference.
-//! - What was not stored after all is given back. While several hand over the same operation, it comes back with the
-//!   last of them.
+//! - What was not stored after all is given back, each submission its own: what stays charged is the most that is
+//!   stored or still open. So a repeat that is refused as a conflict costs nothing, however many recipients it names.
 //! - At most [`CallersPolicy::tracked_max`] callers without an override have a ledger. Above that, those whose period is over lose theirs,
 //!   which loses nothing; if none is, a caller without a ledger is **refused** until the first period ends. A ledger in
 //!   its period is never dropped: its caller would come back to a fresh one and be granted more. A shared ledger for
@@ -21,6 +21,7 @@
 
 mod ceiling;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,7 @@ pub enum CallerRefusal {
 pub struct Charge {
     caller: Arc<str>,
     operation: OperationName,
+    recipients: u32,
     ends_at: Timestamp,
 }
 
@@ -134,20 +136,42 @@ struct Ledger {
     charges: HashMap<OperationName, Held>,
 }
 
-/// The charge of one operation.
-#[derive(Clone, Copy, Debug, Default)]
+/// The charge of one operation: the most recipients of what is stored or open.
+#[derive(Clone, Debug, Default)]
 struct Held {
-    recipients: u32,
-    /// Submissions of it whose outcome is open.
-    open: u32,
-    /// Whether one of them was stored.
-    stored: Stored,
+    /// Submissions of it whose outcome is open, by recipients.
+    open: BTreeMap<u32, u32>,
+    /// The most recipients of those that were stored, or may have been.
+    stored: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Held {
+    fn recipients(&self) -> u32 {
+        let open = self.open.last_key_value().map(|(recipients, _)| *recipients);
+        open.max(self.stored).unwrap_or_default()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.open.is_empty() && self.stored.is_none()
+    }
+
+    /// The outcome of one submission is known.
+    fn close(&mut self, recipients: u32, stored: Stored) {
+        if let Entry::Occupied(mut open) = self.open.entry(recipients) {
+            *open.get_mut() -= 1;
+            if *open.get() == 0 {
+                open.remove();
+            }
+        }
+        if stored == Stored::Yes {
+            self.stored = self.stored.max(Some(recipients));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stored {
-    #[default]
-    NotYet,
+    Not,
     Yes,
 }
 
@@ -174,11 +198,10 @@ impl Callers {
         }
         let Some(ledger) = self.ledgers.get_mut(caller) else { return Ok(None) };
         let held = ledger.charges.entry(operation.clone()).or_default();
-        held.open = held.open.saturating_add(1);
-        let more = recipients.saturating_sub(held.recipients);
-        held.recipients += more;
+        let more = recipients.saturating_sub(held.recipients());
+        *held.open.entry(recipients).or_default() += 1;
         ledger.recipients = ledger.recipients.saturating_add(u64::from(more));
-        Ok(Some(Charge { caller: Arc::clone(caller), operation, ends_at: ledger.ends_at }))
+        Ok(Some(Charge { caller: Arc::clone(caller), operation, recipients, ends_at: ledger.ends_at }))
     }
 
     /// The operation was stored, or may have been: its charge counts until the period ends.
@@ -186,10 +209,10 @@ impl Callers {
         self.close(charge, Stored::Yes);
     }
 
-    /// The operation was certainly not stored by this submission: its charge comes back, unless another submission of
-    /// it was stored or is open.
+    /// The operation was certainly not stored by this submission: what it added comes back, except for what another
+    /// submission of it holds that was stored or is open.
     pub fn give_back(&mut self, charge: Charge) {
-        self.close(charge, Stored::NotYet);
+        self.close(charge, Stored::Not);
     }
 
     /// What a caller has used in its period: emails and recipients.
@@ -206,16 +229,15 @@ impl Callers {
     }
 
     fn close(&mut self, charge: Charge, stored: Stored) {
-        let Charge { caller, operation, ends_at } = charge;
+        let Charge { caller, operation, recipients, ends_at } = charge;
         // Of a period that is over nothing is left to keep or to give back.
         let Some(ledger) = self.ledgers.get_mut(&caller).filter(|ledger| ledger.ends_at == ends_at) else { return };
         let Some(held) = ledger.charges.get_mut(&operation) else { return };
-        held.open = held.open.saturating_sub(1);
-        if stored == Stored::Yes {
-            held.stored = Stored::Yes;
-        }
-        if held.open == 0 && held.stored == Stored::NotYet {
-            ledger.recipients = ledger.recipients.saturating_sub(u64::from(held.recipients));
+        let before = held.recipients();
+        held.close(recipients, stored);
+        let less = before.saturating_sub(held.recipients());
+        ledger.recipients = ledger.recipients.saturating_sub(u64::from(less));
+        if held.is_nothing() {
             ledger.charges.remove(&operation);
         }
         if ledger.charges.is_empty() {
@@ -296,7 +318,7 @@ fn judge(
 ) -> Result<(), CallerRefusal> {
     let held = ledger.and_then(|ledger| ledger.charges.get(operation));
     let more_emails = u64::from(held.is_none());
-    let more_recipients = u64::from(recipients.saturating_sub(held.map_or(0, |held| held.recipients)));
+    let more_recipients = u64::from(recipients.saturating_sub(held.map_or(0, Held::recipients)));
     if let Some(most) = ceiling.recipients_max().filter(|most| more_recipients > 0 && u64::from(recipients) > *most) {
         return Err(CallerRefusal::NeverFits { recipients: u64::from(recipients), most });
     }

@@ -11,7 +11,7 @@ use super::entry::{Entry, Step};
 use super::table::Table;
 use super::{Effect, Mailbox};
 use crate::engine::event::{Event, TripReason};
-use crate::engine::operation::OperationKey;
+use crate::engine::operation::{OperationKey, Transition};
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Verdict};
@@ -210,6 +210,20 @@ impl Mailbox {
         }
     }
 
+    /// Tells of one that a hold lets pass and that ended badly: whoever watches all mailboxes counts them.
+    pub(super) fn tell_failed(&mut self, key: OperationKey, transition: Transition) {
+        if self.holds.is_empty() || !ends_badly(transition) {
+            return;
+        }
+        let Some(entry) = self.table.get(key) else { return };
+        for held in &self.holds {
+            let Pass::Through(through) = held.hold.pass else { continue };
+            if key <= through && held.hold.target.covers(&self.table, entry) {
+                self.effects.push_back(Effect::Failed { target: held.hold.target.clone(), through, key });
+            }
+        }
+    }
+
     /// An answer, settled a moment ago: a throttle, or a breaker that it opened, stops what a hold lets pass.
     pub(super) fn watch(&mut self, key: OperationKey, answer: &Answer) {
         if self.holds.is_empty() {
@@ -273,6 +287,29 @@ const fn waits(step: Step) -> bool {
         | Step::Claiming { .. }
         | Step::Attempting { .. } => true,
         Step::Free { .. } | Step::Unknown { .. } => false,
+    }
+}
+
+/// Whether the rest of a part should not follow one that took this step. A person's order says nothing of the others, and
+/// an unknown has counted when it became one.
+const fn ends_badly(transition: Transition) -> bool {
+    match transition {
+        Transition::Reject | Transition::Lose | Transition::Exhaust | Transition::Poison => true,
+        Transition::Enqueue
+        | Transition::Claim
+        | Transition::Accept
+        | Transition::Throttle
+        | Transition::Retry
+        | Transition::Void
+        | Transition::Find
+        | Transition::Repeat
+        | Transition::GiveUp
+        | Transition::Suspend
+        | Transition::Expire
+        | Transition::Cancel
+        | Transition::Release
+        | Transition::Discard
+        | Transition::Quarantine => false,
     }
 }
 

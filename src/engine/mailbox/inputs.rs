@@ -260,6 +260,7 @@ impl Mailbox {
             return;
         }
         self.push_record(at, key, transition, next);
+        self.tell_failed(key, transition);
     }
 
     /// What became of the charge of a permit that was handed over.

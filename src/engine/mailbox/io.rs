@@ -247,6 +247,15 @@ pub enum Effect {
         /// How many wait, at most; 0: none does.
         left: u64,
     },
+    /// One of those that a hold lets pass ended badly here, or nobody knows how.
+    Failed {
+        /// Which hold.
+        target: HoldTarget,
+        /// The last of those that it lets pass.
+        through: OperationKey,
+        /// Which of them.
+        key: OperationKey,
+    },
     /// A hold lets nothing pass any more here: a scope that it concerns was throttled, or fails.
     Troubled {
         /// Which hold.

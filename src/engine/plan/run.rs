@@ -295,7 +295,7 @@ impl Run {
             Effect::Outcome { key, .. } => self.end(key),
             Effect::Event(Event::OperationDeferred { constraint, .. }) => self.binding = Some(constraint),
             Effect::Event(_) | Effect::Record(_) | Effect::Reconcile { .. } | Effect::Remember(_) => {}
-            Effect::Passing { .. } | Effect::Troubled { .. } => {}
+            Effect::Passing { .. } | Effect::Failed { .. } | Effect::Troubled { .. } => {}
         }
     }
 

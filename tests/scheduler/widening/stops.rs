@@ -8,7 +8,7 @@ use mailweir::engine::widening::Course;
 use mailweir::engine::{Scope, ScopeKind, Throttle, ThrottleKind, TripReason, Wall};
 use mailweir::scheduler::{HoldScope, Order};
 use mailweir::telemetry::HoldEvent;
-use mailweir::transport::{Answer, Verdict};
+use mailweir::transport::{Answer, Sent, Subject, Verdict};
 use tokio::time::sleep;
 
 use super::*;
@@ -76,6 +76,62 @@ fn a_throttle_in_the_watch_stops_it_and_leaves_the_rest_held_until_the_hold_ends
                 assert_eq!(ids(&transport).len(), 7, "{scope}: the hold's own end is what it was");
             }
         }
+    });
+}
+
+#[test]
+fn a_part_that_is_rejected_lost_or_spent_stops_it_and_the_rest_stays_held() {
+    let rejected = Verdict::Permanent { of: Subject::Message };
+    let transient = Verdict::Transient { sent: Sent::Maybe, retry_after: None };
+    for bad in [rejected, Verdict::Unknown, transient] {
+        for scope in scopes() {
+            let bad = bad.clone();
+            paused(|| async move {
+                let named = format!("{bad:?} {scope}");
+                let transport = Scripted::new(move |_| {
+                    let verdict = bad.clone();
+                    async move { verdict.into() }
+                });
+                let mut config = prompt();
+                config.retry.attempts_max = std::num::NonZeroU32::MIN;
+                let scheduler = start(config, transport.clone()).await;
+                let handle = scheduler.handle();
+                let mut events = handle.events();
+                handle.hold(scope.clone(), order()).await.expect("held");
+                submit(&handle, &scope, 8).await;
+                handle.resume_first(scope.clone(), 3, part()).await.expect("resumed in part");
+                sleep(MINUTE * 10).await;
+                let sent = transport.count();
+                assert!((1..=3).contains(&sent), "{named}: {sent} of the first three and none of the rest");
+                assert!(matches!(course(&handle), Course::Stopped { .. }), "{named}");
+                let stops = heard(&mut events).into_iter().filter_map(|event| match event {
+                    HoldEvent::PartStopped { scope, throttled: Scope::Mailbox(_), reason, .. } => Some((scope, reason)),
+                    _ => None,
+                });
+                assert_eq!(stops.collect::<Vec<_>>(), [(shown(&scope), TripReason::FailedOperations)], "{named}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_few_bad_ones_among_many_do_not_stop_it() {
+    paused(|| async {
+        let transport = Scripted::new(|attempt| {
+            let bad = &*attempt.operation_id == "7";
+            let rejected = Verdict::Permanent { of: Subject::Message };
+            async move { if bad { rejected.into() } else { Verdict::Accepted.into() } }
+        });
+        let scheduler = start(prompt(), transport.clone()).await;
+        let (handle, scope) = (scheduler.handle(), HoldScope::Campaign("spring".into()));
+        handle.hold(scope.clone(), order()).await.expect("held");
+        submit(&handle, &scope, 14).await;
+        handle.resume_first(scope.clone(), 10, part()).await.expect("resumed in part");
+        sleep(SECOND * 30).await;
+        assert_eq!(held(&handle).widening.expect("in part").progress.failed(), 1);
+        sleep(MINUTE).await;
+        assert_eq!(transport.count(), 14, "one of ten is a tenth, and no more");
+        assert!(handle.holds().is_empty());
     });
 }
 
