@@ -37,7 +37,7 @@ fn report(world: &World) -> Report {
         .map(|ended| ended.ended_at.since(ended.submitted_at))
         .collect();
     waits.sort_unstable();
-    let p99 = waits.get(waits.len().saturating_sub(1) * 99 / 100).copied().unwrap_or_default();
+    let p99 = waits.get((waits.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     let wakes_per_message = world.wakes() as f64 / world.ended().len().max(1) as f64;
     Report {

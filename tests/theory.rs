@@ -39,7 +39,7 @@ fn people_p99(world: &World) -> Duration {
     let people = world.ended().iter().filter(|ended| ended.lane == Lane::Foreground);
     let mut waits: Vec<_> = people.map(|ended| ended.ended_at.since(ended.submitted_at)).collect();
     waits.sort_unstable();
-    waits[(waits.len() - 1) * 99 / 100]
+    waits[(waits.len() * 99).div_ceil(100) - 1]
 }
 
 /// A sliding-window counter is the one upstream that the usual ledger does not keep.

@@ -106,7 +106,7 @@ impl Run {
         let people = self.world.ended().iter().filter(|ended| ended.lane == Lane::Foreground);
         let mut waits: Vec<_> = people.map(|ended| ended.ended_at.since(ended.submitted_at)).collect();
         waits.sort_unstable();
-        waits.get(waits.len().saturating_sub(1) * 99 / 100).map_or(0.0, Duration::as_secs_f64)
+        waits.get((waits.len() * 99).div_ceil(100).saturating_sub(1)).map_or(0.0, Duration::as_secs_f64)
     }
 
     fn wakes(&self) -> f64 {

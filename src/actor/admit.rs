@@ -57,9 +57,7 @@ impl MailboxActor {
         let key = key.map(|admission| self.world.secret.hash(self.seat.id(), &admission.key));
         let Some(handed) = self.unless_repeated(handed, key) else { return };
         let operation = self.operation_of(&handed);
-        let coming = self.journal.coming(operation.lane);
-        let wait_max = handed.submission.wait_max;
-        if let Err(refusal) = self.judge(&operation, wait_max, coming) {
+        if let Err(refusal) = self.judge(&operation, handed.submission.wait_max) {
             return self.refuse_unless_known(handed, Why::Engine(refusal));
         }
         if let Some(full) = key.and_then(|_| self.admission_keys_full()) {
@@ -86,12 +84,12 @@ impl MailboxActor {
     }
 
     /// Whether it can be taken in, by the shared scopes and by the mailbox.
-    pub(super) fn judge(&self, operation: &Operation, most: Option<Duration>, coming: usize) -> Result<(), Refusal> {
+    pub(super) fn judge(&self, operation: &Operation, most: Option<Duration>) -> Result<(), Refusal> {
         let (lane, tenant, cost) = (operation.lane, operation.tenant.as_ref(), &operation.cost);
         shared::check(&self.world.settings.load().shared(), tenant, cost)?;
         let Some(engine) = &self.engine else { return Ok(()) };
         let shared = self.world.standing.load().of(lane, tenant, cost);
-        engine.check_behind(self.now, operation, most, coming, &shared)
+        engine.check_behind(self.now, operation, most, self.journal.coming(), &shared)
     }
 
     /// What goes into the store.
@@ -178,7 +176,7 @@ impl MailboxActor {
     fn ask_permit(&mut self, request: PermitRequest) {
         let operation = self.permit_operation(&request);
         let wait_max = request.wait_max.filter(|_| matches!(request.reply, PermitReply::Wait(_)));
-        if let Err(refusal) = self.judge(&operation, wait_max, 0) {
+        if let Err(refusal) = self.judge(&operation, wait_max) {
             return refuse(request.reply, refusal);
         }
         let key = operation.key;
@@ -217,7 +215,13 @@ fn too_many(repeat: Box<Handed>) {
 fn refuse(reply: PermitReply, refusal: Refusal) {
     match reply {
         PermitReply::Wait(sender) => drop(sender.send(Err(PermitError::Refused(refusal)))),
-        PermitReply::Try(sender) => drop(sender.send(Ok(TryAcquire::Refused(refusal)))),
+        // Room comes with the next send of the lane; what is refused as it stands is refused for good.
+        PermitReply::Try(sender) => drop(sender.send(match refusal {
+            Refusal::QueueFull { depth_max, retry_after } => {
+                Err(PermitError::QueueFull { depth_max: depth_max as usize, retry_after })
+            }
+            refusal => Ok(TryAcquire::Refused(refusal)),
+        })),
     }
 }
 

@@ -278,7 +278,7 @@ impl MailboxActor {
                     if stored_nothing(&error) {
                         newcomer.charge.set(Fate::NotStored);
                     }
-                    self.journal.arrived(newcomer.operation.lane);
+                    self.journal.arrived(newcomer.operation.lane, &newcomer.operation.cost);
                     let key = newcomer.operation.key;
                     if matches!(error, StoreError::Unavailable { .. }) {
                         // It may be stored all the same: then it has to come to an end, whether or not it is submitted
@@ -300,7 +300,7 @@ impl MailboxActor {
             return self.on_stored_remote(newcomer, inserted);
         }
         let Newcomer { handed, operation, mut charge } = newcomer;
-        self.journal.arrived(operation.lane);
+        self.journal.arrived(operation.lane, &operation.cost);
         charge.set(if inserted == Inserted::New { Fate::Stored } else { Fate::NotStored });
         drop(charge);
         match inserted {

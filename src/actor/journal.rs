@@ -27,8 +27,8 @@ use super::room::{begins_permit, insert, keep};
 use super::slip::Teller;
 use super::unfit::Unfit;
 use crate::email::Email;
-use crate::engine::mailbox::Record;
-use crate::engine::{Lane, Operation, OperationKey, OperationState, Timestamp};
+use crate::engine::mailbox::{Coming, Record};
+use crate::engine::{Cost, Lane, Operation, OperationKey, OperationState, Timestamp};
 use crate::store::{Claim, Inserted, NewOperation, NoteChange, OperationRecord, Store, StoreError};
 
 /// A submission that waits for its insert.
@@ -91,7 +91,7 @@ pub(crate) struct Journal {
     /// After a failure: when the store is called again.
     retry_at: Option<Timestamp>,
     busy: bool,
-    coming: [usize; 2],
+    coming: [Coming; 2],
 }
 
 impl Journal {
@@ -141,13 +141,13 @@ impl Journal {
     }
 
     pub(crate) fn insert(&mut self, newcomer: Newcomer, new: NewOperation) {
-        self.coming[new.lane.index()] += 1;
+        self.coming[new.lane.index()].add(&new.cost);
         self.inserts.push((newcomer, new));
     }
 
-    /// Submissions of a lane that wait for their insert, in a call or before it.
-    pub(crate) const fn coming(&self, lane: Lane) -> usize {
-        self.coming[lane.index()]
+    /// Submissions by lane that wait for their insert, in a call or before it.
+    pub(crate) const fn coming(&self) -> &[Coming; 2] {
+        &self.coming
     }
 
     /// Forgets claims that no call has taken up: nothing was sent on them.
@@ -159,7 +159,7 @@ impl Journal {
     /// Submissions that wait for their insert and are not in a call yet.
     pub(crate) fn drain_inserts(&mut self) -> Vec<Newcomer> {
         let newcomers: Vec<Newcomer> = self.inserts.drain(..).map(|(newcomer, _)| newcomer).collect();
-        newcomers.iter().for_each(|newcomer| self.arrived(newcomer.operation.lane));
+        newcomers.iter().for_each(|newcomer| self.arrived(newcomer.operation.lane, &newcomer.operation.cost));
         newcomers
     }
 
@@ -237,9 +237,8 @@ impl Journal {
     }
 
     /// A submission's insert has ended, this way or that.
-    pub(crate) fn arrived(&mut self, lane: Lane) {
-        let coming = &mut self.coming[lane.index()];
-        *coming = coming.saturating_sub(1);
+    pub(crate) fn arrived(&mut self, lane: Lane, cost: &Cost) {
+        self.coming[lane.index()].remove(cost);
     }
 
     /// Keeps records that could not be written, and writes them again in a while.

@@ -196,8 +196,7 @@ impl MailboxActor {
         let mut restored = Box::new(past::restored(record));
         let operation = &mut restored.operation;
         operation.deadline = order.note.deadline.unwrap_or(operation.deadline);
-        let coming = self.journal.coming(operation.lane);
-        if let Err(refusal) = self.judge(operation, None, coming) {
+        if let Err(refusal) = self.judge(operation, None) {
             return drop(order.answer.send(Err(refusal)));
         }
         let key = order.key;

@@ -35,6 +35,7 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
         next_at: record.next_at,
         rows: record.rows,
         changed_at: record.changed_at,
+        maybe_sent: record.maybe_sent,
         crashes: 0,
         requested: None,
         accepted: None,

@@ -146,7 +146,12 @@ impl SchedulerHandle {
 
     /// What one attempt takes: as the caller said, or as the transport says of what the email counts.
     fn cost_of(&self, config: &Config, submission: &Submission) -> Cost {
-        submission.cost.unwrap_or_else(|| self.transported(counted(config, submission)))
+        let transported = self.transported(counted(config, submission));
+        match submission.cost {
+            // How many requests an attempt makes is the transport's to say.
+            Some(named) => Cost { requests: named.requests.max(transported.requests), ..named },
+            None => transported,
+        }
     }
 
     /// What one attempt takes by the transport, of what the email counts.

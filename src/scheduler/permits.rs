@@ -62,6 +62,7 @@ impl SchedulerHandle {
         reply: PermitReply,
     ) -> Result<(Arc<Seat>, OperationKey), PermitError> {
         submission::id("mailbox", &mailbox, submission::MAILBOX_ID_BYTES_MAX).map_err(PermitError::Invalid)?;
+        submission::makes_a_request(&cost).map_err(PermitError::Invalid)?;
         let key = self.world.next_key();
         let tenant = self.world.settings.load().config.tenant_of(&mailbox).map(Arc::clone);
         let request = PermitRequest { key, mailbox: Arc::clone(&mailbox), lane, cost, tenant, wait_max: None, reply };

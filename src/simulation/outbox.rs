@@ -151,6 +151,7 @@ impl World {
                     next_at,
                     rows,
                     changed_at,
+                    maybe_sent: false,
                     crashes: 0,
                     requested: None,
                     accepted: None,

@@ -136,7 +136,8 @@ impl Submission {
         self
     }
 
-    /// What one attempt takes, where counting the email is not enough (external recipients, quota units).
+    /// What one attempt takes, where counting the email is not enough (external recipients, quota units): at least one
+    /// request, and as many as the transport makes where that is more.
     #[must_use]
     pub const fn cost(mut self, cost: Cost) -> Self {
         self.cost = Some(cost);
@@ -226,6 +227,7 @@ impl Submission {
             let cooldown_max = bounds.admission_cooldown_max;
             return Err(InvalidSubmission::CooldownTooLong { cooldown, cooldown_max });
         }
+        self.cost.as_ref().map_or(Ok(()), makes_a_request)?;
         self.validate_email(bounds)?;
         self.validate_instants(now, bounds.deadline_max)
     }
@@ -284,6 +286,14 @@ pub(crate) fn not_too_far(within: Duration, within_max: Duration) -> Result<(), 
         return Err(InvalidSubmission::DeadlineTooFar { within, within_max });
     }
     Ok(())
+}
+
+/// Judges a cost: a send that makes no request would go past every limit.
+pub(crate) fn makes_a_request(cost: &Cost) -> Result<(), InvalidSubmission> {
+    match cost.requests {
+        0 => Err(InvalidSubmission::NotInRange { field: "cost.requests", value: 0, min: 1, max: u64::from(u32::MAX) }),
+        _ => Ok(()),
+    }
 }
 
 /// Judges one id, by the rule that those of the configuration meet as well.

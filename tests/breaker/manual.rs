@@ -53,20 +53,20 @@ fn closing_a_closed_breaker_tells_nothing() {
 #[test]
 fn the_cooldown_of_another_process_is_merged_by_the_later_end() {
     let mut rig = Rig::minute();
-    rig.breaker.merge_cooldown(at(0), at(30), &mut rig.events);
+    rig.breaker.merge_cooldown(at(0), at(30), 3, &mut rig.events);
     assert_eq!(rig.until(at(0)), at(30));
     for (other, expected) in [(20, 30), (30, 30), (50, 50), (40, 50)] {
-        rig.breaker.merge_cooldown(at(1), at(other), &mut rig.events);
+        rig.breaker.merge_cooldown(at(1), at(other), 3, &mut rig.events);
         assert_eq!(rig.until(at(1)), at(expected));
     }
     assert!(
-        matches!(rig.events[1], Event::BreakerExtended { cooldown, until, .. } if cooldown > Duration::ZERO && until > at(0))
+        matches!(rig.events[1], Event::BreakerExtended { cooldown, until, waiting: 3, .. } if cooldown == until.since(at(1)))
     );
     assert_eq!(rig.told(), ["opened", "extended"]);
-    rig.breaker.merge_cooldown(at(60), at(59), &mut rig.events);
+    rig.breaker.merge_cooldown(at(60), at(59), 3, &mut rig.events);
     assert_eq!(rig.gate(at(60)), Gate::Probe);
     rig.start(at(60));
-    rig.breaker.merge_cooldown(at(61), at(100), &mut rig.events);
+    rig.breaker.merge_cooldown(at(61), at(100), 3, &mut rig.events);
     assert_eq!(rig.until(at(61)), at(100), "half-open blocks again");
 }
 

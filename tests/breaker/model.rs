@@ -73,7 +73,7 @@ impl Life {
             Step::Finish(..) | Step::NeverSent => {}
             Step::Merge(ahead) => {
                 let until = ms(self.now_ms + ahead);
-                self.rig.breaker.merge_cooldown(now, until, &mut self.rig.events);
+                self.rig.breaker.merge_cooldown(now, until, 0, &mut self.rig.events);
             }
             Step::Trip(ahead) => {
                 let until = ms(self.now_ms + ahead);

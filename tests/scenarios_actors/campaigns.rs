@@ -67,7 +67,7 @@ async fn run(config: Config, model: Model, seed: u64, background: usize, foregro
     Report {
         background_done,
         refused: counts.refused,
-        foreground_p99: waits.get(waits.len().saturating_sub(1) * 99 / 100).copied().unwrap_or_default(),
+        foreground_p99: waits.get((waits.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default(),
         wakes_per_message,
     }
 }

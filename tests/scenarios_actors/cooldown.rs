@@ -101,7 +101,10 @@ fn an_operators_trip_is_never_shortened_and_his_close_lets_go_at_every_scope() {
                     EventKind::BreakerOpened { scope: of, reason: TripReason::Manual, .. } if of == scope => {
                         Some("opened")
                     }
-                    EventKind::BreakerClosed { scope: of, .. } if of == scope => Some("closed"),
+                    EventKind::BreakerClosed { scope: of, reason, .. } if of == scope => {
+                        assert_eq!(reason, TripReason::Manual, "{scope}: why it was open");
+                        Some("closed")
+                    }
                     _ => None,
                 })
                 .collect();

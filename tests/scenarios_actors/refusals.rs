@@ -71,6 +71,7 @@ fn faults() -> Vec<(&'static str, Submission)> {
         ("email.mime", Submission::new(MAILBOX, sized(1_001)).operation_id("x")),
         ("cost", plain().cost(Cost::email(101, 10))),
         ("cost", plain().cost(Cost { requests: 4, ..Cost::ONE_REQUEST })),
+        ("cost.requests", plain().cost(Cost { requests: 0, ..Cost::ONE_REQUEST })),
     ]
 }
 

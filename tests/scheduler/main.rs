@@ -7,6 +7,7 @@ mod apart;
 mod aside;
 mod away;
 mod callers;
+mod charges;
 #[cfg(feature = "sqlite")]
 mod damaged;
 mod deadly;

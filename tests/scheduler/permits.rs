@@ -52,6 +52,19 @@ fn a_try_grants_defers_or_refuses_and_leaves_nothing_waiting() {
 }
 
 #[test]
+fn a_try_at_a_full_lane_says_to_come_back() {
+    paused(|| async {
+        let mut config = limited("1 requests / 1m");
+        config.queue.foreground_max = 1;
+        let scheduler = start(config, Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        let _held = handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room");
+        let full = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect_err("the lane is full");
+        assert!(matches!(full, PermitError::QueueFull { depth_max: 1, .. }) && full.is_retryable(), "{full:?}");
+    });
+}
+
+#[test]
 fn an_unsent_permit_gives_its_charge_back() {
     paused(|| async {
         let scheduler = start(limited("1 requests / 1h"), Scripted::accepting()).await;

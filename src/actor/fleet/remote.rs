@@ -55,7 +55,7 @@ impl MailboxActor {
     /// Something was stored while the mailbox is another one's.
     pub(in crate::actor) fn on_stored_remote(&mut self, newcomer: Newcomer, inserted: Inserted) {
         let Newcomer { handed, operation, mut charge } = newcomer;
-        self.journal.arrived(operation.lane);
+        self.journal.arrived(operation.lane, &operation.cost);
         charge.set(if inserted == Inserted::New { Fate::Stored } else { Fate::NotStored });
         drop(charge);
         let id = Arc::clone(&handed.id);

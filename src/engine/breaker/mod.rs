@@ -205,7 +205,7 @@ impl Breaker {
     }
 
     /// Another process of ours met a cooldown of this scope: the later end wins.
-    pub fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, events: &mut Vec<Event>) {
+    pub fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
         if until <= now {
             return;
         }
@@ -213,7 +213,7 @@ impl Breaker {
         let was_blocked = active.episodes.blocked_until(now).is_some();
         if active.episodes.merge(now, until) {
             active.probe = None;
-            events.push(active.held(now, &self.scope, was_blocked, 0));
+            events.push(active.held(now, &self.scope, was_blocked, waiting));
         }
     }
 

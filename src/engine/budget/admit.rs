@@ -186,6 +186,31 @@ impl Budget {
         }
     }
 
+    /// When a send can go, if all that is in flight keeps its charge: that and everything `ahead` take their whole windows
+    /// from now on. `None`: there is room beside them.
+    pub(crate) fn after_in_flight(
+        &self,
+        now: Timestamp,
+        lane: Lane,
+        ahead: &CostSum,
+        cost: &Cost,
+        rules: Rules<'_>,
+    ) -> Option<Constraint> {
+        let after = |(index, limit): (usize, &Limit)| {
+            let row = self.rows.get(index)?;
+            let units = cost.of(limit.unit());
+            let mut amount = self.breaker.amount(now, index, limit.amount());
+            if lane == Lane::Background {
+                amount = amount.saturating_sub(row.share.reserve(now, amount, limit, rules.lanes));
+            }
+            let total = row.ledger.in_flight().saturating_add(ahead.of(limit.unit())).saturating_add(units);
+            let windows = total.saturating_sub(1) / amount.max(units).max(1);
+            let at = now.after(limit.window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)));
+            (units > 0 && windows > 0).then(|| Constraint::exact(Wall::Queue, self.scope().kind(), at))
+        };
+        self.limits().iter().enumerate().filter_map(after).max_by_key(|constraint| constraint.ready_at)
+    }
+
     /// When the last of everything that waits can have gone, at the earliest.
     pub(crate) fn last_of(&self, now: Timestamp, lane: Lane, waiting: &CostSum, rules: Rules<'_>) -> Timestamp {
         let none = Cost { requests: 0, recipients: 0, external_recipients: 0, quota_units: 0, bytes: 0 };

@@ -97,8 +97,8 @@ impl Budget {
     }
 
     /// Another process met a cooldown of this scope.
-    pub(crate) fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, events: &mut Vec<Event>) {
-        self.breaker.merge_cooldown(now, until, events);
+    pub(crate) fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
+        self.breaker.merge_cooldown(now, until, waiting, events);
     }
 
     /// Whether the next send would be the probe.

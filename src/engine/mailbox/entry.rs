@@ -54,6 +54,8 @@ pub(super) struct More {
     /// When the first attempt that may have been accepted was sent; `None`: none may have been. From then on the
     /// provider remembers the operation, for as long as it does.
     pub(super) maybe_sent_at: Option<Timestamp>,
+    /// Whether an attempt may have been accepted before a person let it go on.
+    pub(super) was_in_doubt: bool,
     /// When the look-up of an unknown that is not answered yet was asked for.
     pub(super) asked_at: Option<Timestamp>,
 }
@@ -66,6 +68,7 @@ impl More {
         voids: 0,
         throttled: None,
         maybe_sent_at: None,
+        was_in_doubt: false,
         asked_at: None,
     };
 }
@@ -234,12 +237,19 @@ impl Entry {
         self.more().not_before
     }
 
+    /// Remembers that an attempt may have been accepted before it came here.
+    pub(super) fn set_in_doubt(&mut self, maybe_sent: bool) {
+        if maybe_sent {
+            self.more_mut().was_in_doubt = true;
+        }
+    }
+
     /// Whether an attempt of it may have been accepted, where it ends by `transition`.
     pub(super) fn is_in_doubt(&self, transition: Transition) -> bool {
         match transition {
             Transition::GiveUp | Transition::Poison => true,
             Transition::Accept | Transition::Find => false,
-            _ => self.more().maybe_sent_at.is_some(),
+            _ => self.more().maybe_sent_at.is_some() || self.more().was_in_doubt,
         }
     }
 

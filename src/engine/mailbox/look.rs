@@ -13,6 +13,27 @@ use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
 
+/// What was taken in of a lane and is not enqueued yet: it goes before what is judged now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coming {
+    count: usize,
+    cost: CostSum,
+}
+
+impl Coming {
+    /// One more of them.
+    pub fn add(&mut self, cost: &Cost) {
+        self.count += 1;
+        self.cost.add(cost);
+    }
+
+    /// One of them has been enqueued, or is not coming.
+    pub fn remove(&mut self, cost: &Cost) {
+        self.count = self.count.saturating_sub(1);
+        self.cost.subtract(cost);
+    }
+}
+
 /// Whether the limits of a mailbox can ever hold a cost, whoever owns it.
 ///
 /// # Errors
@@ -29,10 +50,10 @@ impl Mailbox {
     /// # Errors
     /// A [`Refusal`], when the answer is no; nothing may be stored then.
     pub fn check(&self, now: Timestamp, operation: &Operation, wait_max: Option<Duration>) -> Result<(), Refusal> {
-        self.check_behind(now, operation, wait_max, 0, &[])
+        self.check_behind(now, operation, wait_max, &Default::default(), &[])
     }
 
-    /// The same for an operation that `coming` others of its lane go before, taken in already and not enqueued yet, and that
+    /// The same for an operation that what is `coming` by lane goes before, taken in already and not enqueued yet, and that
     /// `shared` keeps waiting at the shared scopes ([`Standing`](crate::engine::shared::Standing)).
     ///
     /// # Errors
@@ -42,22 +63,35 @@ impl Mailbox {
         now: Timestamp,
         operation: &Operation,
         wait_max: Option<Duration>,
-        coming: usize,
+        coming: &[Coming; 2],
         shared: &[Constraint],
     ) -> Result<(), Refusal> {
         let now = self.now.max(now);
         if let Some(never) = self.budget.never(&operation.cost) {
             return Err(never.refusal(ScopeKind::Mailbox));
         }
-        self.check_room(now, operation.lane, coming)?;
+        self.check_room(now, operation.lane, coming[operation.lane.index()].count)?;
+        let of_lanes = |lane: Lane| [self.table.queued_cost(lane), coming[lane.index()].cost];
         // An operator may lift a hold at any time, and an owner may change, so they make no deadline hopeless.
         let passing = |wall| matches!(wall, Wall::Hold | Wall::Ownership | Wall::Part { .. });
-        let hopeless = self.known_wait(now, operation, shared, |wall| !passing(wall));
+        let mut ahead = CostSum::default();
+        of_lanes(Lane::Foreground).iter().for_each(|cost| ahead.merge(cost));
+        if operation.lane == Lane::Background {
+            of_lanes(Lane::Background).iter().for_each(|cost| ahead.merge(cost));
+        }
+        let hopeless = self.known_wait(now, operation, &ahead, shared, |wall| !passing(wall));
         if hopeless.ready_at >= operation.deadline {
             return Err(Refusal::DeadlineTooEarly { earliest: hopeless.ready_at, constraint: hopeless });
         }
         let Some(most) = wait_max else { return Ok(()) };
-        let constraint = self.known_wait(now, operation, shared, |_| true);
+        // What is in flight may end without a charge, so it makes no deadline hopeless; but it hardly ever does.
+        let mut constraint = self.known_wait(now, operation, &ahead, shared, |_| true);
+        if let Some(after) =
+            self.budget.after_in_flight(now, operation.lane, &ahead, &operation.cost, Self::rules(&self.policy))
+            && after.ready_at > constraint.ready_at
+        {
+            constraint = after.as_binding();
+        }
         if constraint.ready_at > now.after(most) {
             return Err(Refusal::WaitTooLong { retry_after: constraint.ready_at.since(now), constraint });
         }
@@ -90,18 +124,15 @@ impl Mailbox {
     }
 
     /// What binds it by what is known now, among the walls that `counts` names: its own instant, the scope's
-    /// constraints, and everything ahead of it. What ends with an attempt in flight is no known wait: it may end now.
+    /// constraints, and everything `ahead` of it. What ends with an attempt in flight is no known wait: it may end now.
     fn known_wait(
         &self,
         now: Timestamp,
         operation: &Operation,
+        ahead: &CostSum,
         shared: &[Constraint],
         counts: impl Fn(Wall) -> bool,
     ) -> Constraint {
-        let mut ahead = self.table.queued_cost(Lane::Foreground);
-        if operation.lane == Lane::Background {
-            ahead.merge(&self.table.queued_cost(Lane::Background));
-        }
         let mut latest =
             Constraint::exact(Wall::NotBefore, ScopeKind::Mailbox, operation.not_before.max(now)).as_binding();
         let mut keep = |constraint: Constraint| {
@@ -113,7 +144,7 @@ impl Mailbox {
         let rules = Self::rules(&self.policy);
         shared.iter().for_each(|constraint| keep(*constraint));
         self.budget.constraints(now, operation.lane, &operation.cost, Grant::Ordinary, rules, &mut keep);
-        self.budget.behind(now, operation.lane, &ahead, &operation.cost, rules, &mut keep);
+        self.budget.behind(now, operation.lane, ahead, &operation.cost, rules, &mut keep);
         latest
     }
 

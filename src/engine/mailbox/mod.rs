@@ -42,7 +42,7 @@ use std::sync::Arc;
 pub use facts::{MailboxFacts, WindowFacts};
 pub use hold::{Hold, HoldTarget, Pass};
 pub use io::{AskShared, Effect, Input, Outcome, Record, Refusal};
-pub use look::check_cost;
+pub use look::{Coming, check_cost};
 pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;

@@ -31,6 +31,8 @@ pub struct RestoredOperation {
     pub rows: u32,
     /// When its state last changed.
     pub changed_at: Timestamp,
+    /// Whether an attempt may have been accepted, as its row says.
+    pub maybe_sent: bool,
     /// How often it crashed its worker, as far as that is known.
     pub crashes: u32,
     /// What a person asked for while its attempt was live.
@@ -128,6 +130,7 @@ impl Mailbox {
         if let Some(entry) = self.table.get_mut(key) {
             (entry.state, entry.rows) = (restored.state, restored.rows);
             entry.wish = restored.requested.map_or(Wish::Nothing, Wish::from);
+            entry.set_in_doubt(restored.maybe_sent);
         }
         if let Some(answer) = restored.accepted.filter(|_| restored.state == OperationState::Attempting) {
             if let Some(entry) = self.table.get_mut(key) {

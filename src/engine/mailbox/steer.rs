@@ -133,6 +133,7 @@ impl Mailbox {
         self.table.insert(&restored.operation);
         if let Some(entry) = self.table.get_mut(key) {
             (entry.state, entry.rows) = (restored.state, restored.rows);
+            entry.set_in_doubt(restored.maybe_sent);
         }
         Some(key)
     }

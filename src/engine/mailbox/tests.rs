@@ -16,6 +16,7 @@ use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verd
 
 mod door;
 mod holds;
+mod in_doubt;
 mod late;
 mod mended;
 mod standing;

@@ -9,7 +9,7 @@
 //! has come: it may have waited in its lane until the provider has forgotten. Then it is unknown once more, and only a
 //! look-up or a person moves it on.
 
-use super::entry::{Shared, Step, Wish};
+use super::entry::{Entry, Shared, Step, Wish};
 use super::{Effect, Mailbox, Outcome, PastAttempt};
 use crate::engine::invariants::operation::repeat_is_deduplicated;
 use crate::engine::operation::{ExhaustCause, KeyMap, OperationKey, OperationState, QuarantineCause, Transition};
@@ -41,9 +41,13 @@ impl Mailbox {
         self.send_again(now, key, at);
     }
 
-    /// The look-ups of an operation that has just become unknown begin.
+    /// The look-ups of an operation that has just become unknown begin, unless its deadline has passed by then and
+    /// nothing may follow.
     pub(super) fn doubt(&mut self, now: Timestamp, key: OperationKey) {
-        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown, tell_by: now });
+        let is_late = self.table.get(key).is_some_and(|entry| entry.deadline <= now && self.ends_unknown(entry));
+        if !is_late {
+            self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Unknown, tell_by: now });
+        }
         if let Some(more) = self.table.get_mut(key).and_then(|entry| entry.if_more_mut()) {
             more.asked_at = None;
         }
@@ -53,6 +57,15 @@ impl Mailbox {
         if self.table.get(key).is_some_and(|entry| entry.wish == Wish::Quarantine) {
             self.set_aside(now, key, QuarantineCause::Operator);
         }
+        if is_late {
+            self.deadline_passed(now, key);
+        }
+    }
+
+    /// Whether its deadline ends an unknown: duplicates are forbidden, so nothing may follow, and nobody wished for
+    /// another end.
+    fn ends_unknown(&self, entry: &Entry) -> bool {
+        self.policy.retry.duplicates == DuplicatePolicy::AtMostOnce && entry.wish == Wish::Nothing
     }
 
     /// Arms the next look-up, the last one at the limit, or the instant at which the unknown is given up; none before
@@ -113,7 +126,7 @@ impl Mailbox {
         let policy = &self.policy.retry;
         let Some(entry) = self.table.get_mut(key) else { return };
         if let Some(more) = entry.if_more_mut() {
-            more.maybe_sent_at = None;
+            (more.maybe_sent_at, more.was_in_doubt) = (None, false);
         }
         let attempts = Transition::Repeat.attempts_after(entry.attempts());
         let at = now.after(backoff(policy, entry.id_hash, attempts));

@@ -36,9 +36,10 @@ impl Shared {
                 self.watch(now, &scope);
             }
             Input::Cooled { scope, until } => {
+                let waiting = self.waiting_count();
                 let mut events = std::mem::take(&mut self.events);
                 if let Some(budget) = self.budget_mut(&scope) {
-                    budget.merge_cooldown(now, until, &mut events);
+                    budget.merge_cooldown(now, until, waiting, &mut events);
                 }
                 self.events = events;
                 self.watch(now, &scope);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::mailbox::ClaimFailure;
+use crate::engine::mailbox::{ClaimFailure, Coming};
 
 #[test]
 fn what_can_never_go_is_refused_at_the_door_and_names_the_limit() {
@@ -39,6 +39,27 @@ fn a_wait_longer_than_the_caller_bears_is_refused_with_the_instant() {
     let refusal = rig.mailbox.check(rig.now, &next, Some(enough));
     let Err(Refusal::WaitTooLong { retry_after, .. }) = refusal else { panic!("{refusal:?}") };
     assert!(retry_after >= Duration::from_secs(120), "{retry_after:?}");
+}
+
+#[test]
+fn what_is_coming_and_what_is_in_flight_count_for_a_caller_who_bears_no_wait() {
+    let mut rig = Rig::new(policy(&["2 requests / 1m"], 4));
+    let next = rig.operation(3, Lane::Foreground);
+    let patient = Some(Duration::from_secs(5));
+    let mut coming = [Coming::default(); 2];
+    assert_eq!(rig.mailbox.check_behind(T0, &next, patient, &coming, &[]), Ok(()));
+    coming[Lane::Background.index()].add(&Cost::ONE_REQUEST);
+    (0..2).for_each(|_| coming[Lane::Foreground.index()].add(&Cost::ONE_REQUEST));
+    let refusal = rig.mailbox.check_behind(T0, &next, patient, &coming, &[]);
+    assert!(matches!(refusal, Err(Refusal::WaitTooLong { retry_after, .. }) if retry_after >= Duration::from_secs(60)));
+    coming[Lane::Foreground.index()].remove(&Cost::ONE_REQUEST);
+    assert_eq!(rig.mailbox.check_behind(T0, &next, patient, &coming, &[]), Ok(()), "background goes behind it");
+    // Both in flight: they leave the window a minute after they end.
+    (1..=2).for_each(|key| rig.submit(key, Lane::Foreground));
+    let next = Operation { deadline: at(30), ..next };
+    let refusal = rig.mailbox.check(rig.now, &next, patient);
+    assert!(matches!(refusal, Err(Refusal::WaitTooLong { retry_after, .. }) if retry_after == Duration::from_secs(60)));
+    assert_eq!(rig.mailbox.check(rig.now, &next, None), Ok(()), "they may still come back uncharged");
 }
 
 #[test]
@@ -92,6 +113,7 @@ fn an_attempt_that_was_live_in_an_earlier_life_is_unknown() {
         next_at: None,
         rows: 1,
         changed_at: T0,
+        maybe_sent: false,
         crashes: 0,
         requested: None,
         accepted: None,
@@ -271,7 +293,8 @@ fn a_wait_at_the_shared_scopes_counts_at_the_door() {
     let scope = crate::engine::scope::ScopeKind::Application;
     let cooldown = [crate::engine::constraint::Constraint::exact(Wall::Cooldown, scope, at(600))];
     let next = rig.operation(1, Lane::Foreground);
-    let check = |operation: &Operation, most| rig.mailbox.check_behind(T0, operation, most, 0, &cooldown);
+    let check =
+        |operation: &Operation, most| rig.mailbox.check_behind(T0, operation, most, &[Coming::default(); 2], &cooldown);
     assert_eq!(check(&next, None), Ok(()));
     let refusal = check(&next, Some(Duration::from_secs(5)));
     let Err(Refusal::WaitTooLong { retry_after, constraint }) = refusal else { panic!("{refusal:?}") };

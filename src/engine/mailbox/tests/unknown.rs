@@ -48,7 +48,7 @@ impl Rig {
     }
 
     /// Sends whatever becomes due until then, and answers nothing.
-    fn run_until(&mut self, until: Timestamp) {
+    pub(super) fn run_until(&mut self, until: Timestamp) {
         while let Some(next) = self.mailbox.poll_deadline().filter(|next| *next <= until) {
             self.now = self.now.max(next);
             self.input(Input::Wake);
@@ -286,6 +286,7 @@ fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
             next_at: None,
             rows,
             changed_at,
+            maybe_sent: false,
             crashes: 0,
             requested: None,
             accepted: None,

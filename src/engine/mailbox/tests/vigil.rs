@@ -60,8 +60,8 @@ fn at_its_deadline_each_operation_has_the_end_that_the_next_engine_gives_it() {
     let restored = restored.map(|(key, state)| {
         let operation = Operation { deadline: at(END + key), ..rig.operation(key, Lane::Foreground) };
         let rows = u32::from(state != OperationState::Admitted);
-        let (next_at, changed_at, crashes, requested, accepted) = (None, T0, 0, None, None);
-        RestoredOperation { operation, state, next_at, rows, changed_at, crashes, requested, accepted }
+        let (next_at, changed_at, maybe_sent, crashes, requested, accepted) = (None, T0, false, 0, None, None);
+        RestoredOperation { operation, state, next_at, rows, changed_at, maybe_sent, crashes, requested, accepted }
     });
     next.mailbox.restore(next.now, restored.to_vec(), &[]);
     next.input(Input::AskShared(AskShared::OnTrouble));
@@ -107,6 +107,7 @@ fn what_was_taken_while_there_was_no_engine_is_accepted_before_anything_else_is_
         next_at: None,
         rows: 2,
         changed_at: T0,
+        maybe_sent: false,
         crashes: u32::MAX,
         requested: Some(Requested::Cancel),
         accepted: Some(Answer { provider_id: Some("p".to_owned()), ..Verdict::Accepted.into() }),

@@ -180,6 +180,7 @@ fn a_restored_mailbox_counts_those_that_still_wait_and_not_those_that_are_due_la
             next_at: None,
             rows: 0,
             changed_at: T0,
+            maybe_sent: false,
             crashes: 0,
             requested: None,
             accepted: None,
