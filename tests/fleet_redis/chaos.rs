@@ -107,6 +107,18 @@ impl Run {
         let after = self.bench.log().len();
         self.submit(AFTER);
         self.bench.until_arrived(after + 3);
+        self.until_written();
+    }
+
+    /// Waits until the store knows of what has arrived. An owner that was cut off has sent without it: killed before it
+    /// has said so, it would let the next one send that again, as `[fleet] foreground = "half"` says.
+    fn until_written(&self) {
+        let arrived = check::executions(&self.bench.log());
+        let knows = |state: &OperationState| matches!(state, OperationState::Accepted | OperationState::Unknown);
+        self.bench.until("records", || {
+            let states = self.bench.states();
+            arrived.keys().all(|id| states.get(&**id).is_none_or(knows))
+        });
     }
 
     /// What a process said that it is kept.
@@ -118,10 +130,16 @@ impl Run {
     fn finish(self) {
         let kept = self.kept();
         let ends = |state: &OperationState| state.is_final() || *state == OperationState::Unknown;
-        self.bench.until("end", || {
+        let left = || {
             let states = self.bench.states();
-            kept.iter().all(|number| ends(states.get(&id(*number)).expect("kept, and gone")))
-        });
+            kept.iter().filter(|number| !ends(states.get(&id(**number)).expect("kept, and gone"))).count()
+        };
+        // Background has fallen behind while owners were at half; it goes on at its pace.
+        let mut before = left();
+        while before > 0 {
+            self.bench.until("end", || left() < before);
+            before = left();
+        }
         let (states, log) = (self.bench.states(), self.bench.log());
         let executions = check::executions(&log);
         let mut unknown = 0;
