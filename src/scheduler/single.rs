@@ -11,10 +11,10 @@ use crate::submission;
 
 impl SchedulerHandle {
     /// Stops an operation for good, a quarantined one too. One whose attempt is live, or whose outcome is unknown, stops
-    /// when that is over, unless it was accepted; a restart of the process forgets an order that waits for it.
+    /// when that is over, unless it was accepted; an order that waits for it is kept over a restart of the process.
     ///
-    /// What was ordered is in [`OperationRecord::order`](crate::store::OperationRecord::order) from then on. The record
-    /// goes to the store with the mailbox's next write, which does not hold up the answer.
+    /// What was ordered is in [`OperationRecord::order`](crate::store::OperationRecord::order) from then on, and written
+    /// before it is answered.
     ///
     /// # Errors
     /// [`AskError`].

@@ -255,7 +255,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// for the kinds that need room ([`NoteKind::needs_room`]) and no others. Durable when it returns. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Records transitions, in order. A record with a person's order replaces the row's, and its deadline if the order
+    /// Records transitions, in order; never a claim, which [`Store::claim`] writes with its attempt row. A record with a person's order replaces the row's, and its deadline if the order
     /// gives one. Shared, because the scheduler keeps the batch to write it again if it fails.
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>>;
 
