@@ -157,6 +157,34 @@ fn one_that_is_cancelled_set_aside_or_out_of_time_waits_no_longer_and_an_unknown
 }
 
 #[test]
+fn one_that_is_rejected_lost_or_exhausted_is_told_once_and_one_that_is_cancelled_or_was_lost_before_is_not() {
+    let mut rig = Rig::new(policy(&[], 8));
+    rig.submit(1, Lane::Background);
+    rig.answer(1, Verdict::Unknown);
+    rig.input(Input::Hold(Hold::new(HoldTarget::Mailbox, at(90_000))));
+    for key in 2..=6 {
+        rig.submit(key, Lane::Background);
+    }
+    rig.input(Input::Hold(Hold { pass: Pass::Through(OperationKey(5)), ..part(HoldTarget::Mailbox, at(90_000)) }));
+    let failed = |rig: &mut Rig| {
+        let told = rig.others.drain(..).filter_map(|effect| match effect {
+            Effect::Failed { target: HoldTarget::Mailbox, through: OperationKey(5), key } => Some(key.0),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    rig.answer(2, Verdict::Accepted);
+    rig.input(Input::Cancel { key: OperationKey(5) });
+    assert!(failed(&mut rig).is_empty());
+    rig.answer(3, Verdict::Permanent { of: Subject::Message });
+    rig.answer(4, Verdict::Unknown);
+    assert_eq!(failed(&mut rig), [3, 4]);
+    // The unknown from before is given up, and the last one, which is not of the part, runs out of time.
+    rig.accept_until(at(89_999));
+    assert!(failed(&mut rig).is_empty(), "an unknown has counted, or is not of the part");
+}
+
+#[test]
 fn a_part_of_a_hold_ends_with_the_hold() {
     let target = HoldTarget::Campaign("spring".into());
     let mut rig = held(policy(&[], 1), Hold::new(target.clone(), at(300)));
