@@ -91,7 +91,8 @@ fn records() -> impl Strategy<Value = Record> {
     let order = select(vec![None, Some(Arc::new(order)), Some(Arc::new(later))]);
     let facts = (0..3_u32, select(vec![None, Some(202), Some(429)]), select(vec![None, Some("request")]), order);
     // A claim is never recorded: `claim` writes it, with its attempt row.
-    let recorded = Transition::ALL.into_iter().filter(|transition| *transition != Transition::Claim).collect::<Vec<_>>();
+    let recorded =
+        Transition::ALL.into_iter().filter(|transition| *transition != Transition::Claim).collect::<Vec<_>>();
     (KEYS, select(recorded), 0..10_u64, facts).prop_map(
         |(key, transition, second, (attempts, status, provider_id, order))| Record {
             attempts,
