@@ -81,7 +81,7 @@ impl MailboxActor {
     fn on_crashed(&mut self, key: OperationKey, attempt: u32) {
         if self.lands(key, attempt, &Verdict::Unknown) {
             let crashes = self.count_panic(Some(key));
-            self.world.crashes.landed(key);
+            self.world.crashes().landed(key);
             self.step(Input::Crashed { key, crashes });
             self.desk.pay_unknown(key);
         }
@@ -228,7 +228,7 @@ impl MailboxActor {
                 }
                 for claim in claims {
                     // Whatever the store's trouble is, the operation is still in it.
-                    self.world.crashes.landed(claim.key);
+                    self.world.crashes().landed(claim.key);
                     self.step(Input::ClaimFailed { key: claim.key, failure: ClaimFailure::Transient });
                 }
                 return;
@@ -253,11 +253,11 @@ impl MailboxActor {
             match damaged.iter().find(|email| email.key == claim.key) {
                 Some(email) => {
                     let failure = ClaimFailure::Damaged(Arc::clone(&email.reason));
-                    self.world.crashes.landed(claim.key);
+                    self.world.crashes().landed(claim.key);
                     self.step(Input::ClaimFailed { key: claim.key, failure });
                 }
                 None if damaged.is_empty() => {
-                    self.world.crashes.landed(claim.key);
+                    self.world.crashes().landed(claim.key);
                     self.step(Input::ClaimFailed { key: claim.key, failure: ClaimFailure::Transient });
                 }
                 None => self.journal.claim(claim),

@@ -17,7 +17,6 @@ mod bell;
 mod callers;
 mod charge;
 mod claims;
-mod crashes;
 mod desk;
 mod entrance;
 mod fleet;

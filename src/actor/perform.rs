@@ -116,7 +116,7 @@ impl MailboxActor {
     }
 
     fn conclude(&mut self, key: OperationKey, outcome: Outcome, tell_by: Timestamp) {
-        if self.world.crashes.concluded(key, &outcome) {
+        if self.world.crashes().concluded(key, &outcome) {
             self.keep_crashes(key);
         }
         match self.desk.get(key) {

@@ -77,9 +77,8 @@ impl MailboxActor {
             }
         }
         self.restore_given(&recovery);
-        let crashes = &self.world.crashes;
         let restored = |record: &OperationRecord| RestoredOperation {
-            crashes: crashes.of(record.key),
+            crashes: self.world.crashes().of(record.key),
             requested: self.requested(record.key),
             accepted: taken.get(&record.key).cloned(),
             ..past::restored(record)

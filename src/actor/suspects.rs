@@ -17,7 +17,7 @@ impl MailboxActor {
     /// Counts a panic, if anybody knows whose, and says how many crashes that operation has.
     pub(super) fn count_panic(&mut self, culprit: Option<OperationKey>) -> u32 {
         let attempt = culprit.and_then(|key| self.desk.attempt_under_way(key));
-        let crashes = self.world.crashes.count(culprit, attempt);
+        let crashes = self.world.crashes().count(culprit, attempt);
         if let Some(key) = culprit {
             self.keep_crashes(key);
         }
@@ -30,7 +30,7 @@ impl MailboxActor {
             return;
         }
         let mailbox = self.seat.id();
-        self.journal.note(match self.world.crashes.kept(key) {
+        self.journal.note(match self.world.crashes().kept(key) {
             Some(count) => kept::crash(mailbox, key, count, self.now),
             None => NoteChange::Drop(kept::crash_key(mailbox, key)),
         });
@@ -40,7 +40,7 @@ impl MailboxActor {
     /// store nobody knows of another one that it has died.
     pub(super) fn count_deaths(&mut self, recovery: &Recovery) {
         for (key, count) in kept::crashes(&recovery.notes) {
-            self.world.crashes.restore(key, count);
+            self.world.crashes().restore(key, count);
         }
         let out = recovery.operations.iter().filter(|record| record.state == OperationState::Attempting);
         let unheard: Vec<_> = out.filter(|record| self.desk.get(record.key).is_none()).collect();
@@ -48,11 +48,11 @@ impl MailboxActor {
             return;
         }
         // An actor of this process may have been lost, and its attempts may still be under way.
-        let born = self.world.crashes.born();
+        let born = self.world.crashes().born();
         let ours = recovery.attempts.iter().filter(|attempt| attempt.claimed_at >= born);
         let ours: BTreeSet<_> = ours.map(|attempt| (attempt.key, attempt.attempt)).collect();
         for record in unheard.into_iter().filter(|record| !ours.contains(&(record.key, record.rows))) {
-            if self.world.crashes.died(record.key, record.rows) {
+            if self.world.crashes().died(record.key, record.rows) {
                 self.keep_crashes(record.key);
             }
         }
@@ -60,8 +60,8 @@ impl MailboxActor {
 
     /// An attempt has ended, and the process with it has not.
     pub(super) fn has_survived(&mut self, key: OperationKey) {
-        self.world.crashes.landed(key);
-        if self.world.crashes.survived(key) {
+        self.world.crashes().landed(key);
+        if self.world.crashes().survived(key) {
             self.keep_crashes(key);
         }
     }
@@ -70,7 +70,7 @@ impl MailboxActor {
     /// its claim fails, and comes again.
     pub(super) fn may_claim(&self, key: OperationKey) -> bool {
         let until = self.now.after(self.policy.guard.request_deadline_max);
-        let may = self.world.crashes.may_go(key, self.now, until);
+        let may = self.world.crashes().may_go(key, self.now, until);
         if !may {
             self.world.reply(&self.seat, Reply::Alone { key });
         }
@@ -82,6 +82,7 @@ impl MailboxActor {
         self.mode = Mode::Held;
         self.journal.tell_when_written(News::Abort);
         self.world.host.spawn(async {
+            // A bound: a store that does not answer keeps no process alive that is to end.
             tokio::time::sleep(ABORT_AFTER).await;
             std::process::abort();
         });

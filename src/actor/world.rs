@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
 use super::callers::CallerBook;
-use super::crashes::Crashes;
 use super::fleet::Membership;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
@@ -25,6 +24,7 @@ use super::shared::SharedItem;
 use super::supervisor::Errand;
 use crate::clock::Clock;
 use crate::config;
+use crate::engine::crashes::Crashes;
 use crate::engine::mailbox::AskShared;
 use crate::engine::shared::Standing;
 use crate::engine::{Event, OperationKey, Timestamp};
@@ -56,7 +56,7 @@ pub(crate) struct World {
     /// Under which admission keys are hashed.
     pub(crate) secret: KeySecret,
     pub(crate) outlet: Outlet,
-    pub(crate) crashes: Crashes,
+    crashes: Mutex<Crashes>,
     /// Mailboxes that are read back from the store at once: what they are read into is there twice for a while.
     pub(super) readings: Arc<Semaphore>,
     pub(crate) shared: Inbox<SharedItem>,
@@ -88,7 +88,7 @@ pub(crate) struct Parts<'a> {
 impl World {
     pub(crate) fn new(parts: Parts<'_>) -> Self {
         let Parts { fleet, clock, store, transport, host, settings, recovery } = parts;
-        let crashes = Crashes::new(clock.now());
+        let crashes = Mutex::new(Crashes::new(clock.now()));
         let last_key = recovery.last_key.max(kept::last_permit(&recovery.notes));
         let (holds, trips) = (Holds::default(), Trips::default());
         holds.seed(recovery.notes.iter().filter_map(HoldFacts::read));
@@ -126,6 +126,12 @@ impl World {
     }
 
     /// A key above every earlier one.
+    /// What has crashed its worker, and how often. One list for the process: neither an engine nor an actor outlives what
+    /// is counted in it.
+    pub(crate) fn crashes(&self) -> MutexGuard<'_, Crashes> {
+        self.crashes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn next_key(&self) -> OperationKey {
         OperationKey(self.last_key.fetch_add(1, Ordering::Relaxed).saturating_add(1))
     }

@@ -1,7 +1,7 @@
 //! Where operations live, and what each kind of store keeps, for how long, and where it ends.
 //!
 //! Each kind has a table of its own, because what is wise differs: a file has room for a week, a server's memory for
-//! less. The stores' own options say the same in code; a test holds the defaults together.
+//! less. The stores' own options say the same in code, and take their defaults from here.
 
 use std::time::Duration;
 

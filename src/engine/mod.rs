@@ -5,6 +5,7 @@ pub(crate) mod budget;
 pub mod callers;
 pub mod constraint;
 pub mod cost;
+pub mod crashes;
 pub mod event;
 pub mod failover;
 pub mod invariants;

@@ -38,11 +38,6 @@ use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, OperationState, Timestamp};
 
-/// Operations that are live or quarantined, at most, unless said otherwise.
-const LIVE_MAX: usize = 2_000_000;
-/// Final operations kept, unless said otherwise.
-const FINAL_MAX: usize = 200_000;
-
 /// What a store held at one instant.
 #[cfg(feature = "test-util")]
 pub(super) struct Image(Rows);
@@ -72,7 +67,7 @@ impl MemoryStore {
     /// An empty store with the default bounds: two million live operations, 200,000 final ones.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_bounds(LIVE_MAX, FINAL_MAX)
+        Self::from(&MemoryStoreConfig::default())
     }
 
     /// An empty store that refuses more than `live_max` live operations and keeps `final_max` final ones.

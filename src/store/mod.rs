@@ -26,12 +26,13 @@ mod slab;
 mod sqlite;
 mod url;
 
+pub use crate::engine::crashes::CrashNote;
 pub use error::{DamagedEmail, StoreError};
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
-    AdmissionNote, CrashNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind,
-    OrderNote, PermitNote, RequestNote, WideningNote,
+    AdmissionNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
+    PermitNote, RequestNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
 pub use query::{OperationQuery, Remaining};

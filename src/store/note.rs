@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::breaker::BreakerMemory;
+use crate::engine::crashes::CrashNote;
 use crate::engine::operation::{OrderWords, Requested};
 use crate::engine::{Cost, Lane, OperationKey, Scope, Timestamp, TripReason};
 
@@ -211,28 +212,6 @@ pub struct RequestNote {
     pub wants: Requested,
     /// Why, and who.
     pub order: Arc<OrderWords>,
-}
-
-/// How often an operation has crashed its worker (`retry.crashes_max`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CrashNote {
-    /// Panics of the engine or the transport on it.
-    #[serde(default)]
-    pub panics: u32,
-    /// Processes that died in a row while it was on its way, whoever was to blame.
-    #[serde(default)]
-    pub deaths: u32,
-    /// The last attempt that is counted, so that none is twice.
-    #[serde(default)]
-    pub attempt: u32,
-}
-
-impl CrashNote {
-    /// All of them.
-    #[must_use]
-    pub const fn crashes(&self) -> u32 {
-        self.panics.saturating_add(self.deaths)
-    }
 }
 
 /// One change of what is kept.

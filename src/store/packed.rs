@@ -53,14 +53,12 @@ impl PackedId {
                 let mut text = Uuid::encode_buffer();
                 Arc::from(&*Uuid::from_bytes(*bytes).hyphenated().encode_lower(&mut text))
             }
-            Self::Short { .. } => Arc::from(self.short()),
+            Self::Short { length, bytes } => {
+                let text = std::str::from_utf8(&bytes[..usize::from(*length)]);
+                Arc::from(text.expect("a whole text was put in"))
+            }
             Self::Long(text) => Arc::clone(text),
         }
-    }
-
-    fn short(&self) -> &str {
-        let IdView::Text(bytes) = self.view() else { return "" };
-        std::str::from_utf8(bytes).expect("a whole text was put in")
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn run(world: &Arc<World>, fleet: &Arc<Membership>) {
 
 /// Sleeps; `None`: the scheduler has stopped.
 async fn pause(world: &World, span: Duration) -> Option<()> {
+    // What a server tells may be lost, so it is asked again after a span; a stop cuts the span short.
     world.stop.run_until_cancelled(tokio::time::sleep(span)).await
 }
 

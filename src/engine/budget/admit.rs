@@ -153,6 +153,17 @@ impl Budget {
         })
     }
 
+    /// What a lane may have in use of a limit.
+    fn amount_for(&self, now: Timestamp, lane: Lane, index: usize, rules: Rules<'_>) -> u64 {
+        let amount = self.amount(now, index);
+        match (lane, self.rows.get(index), self.limits().get(index)) {
+            (Lane::Background, Some(row), Some(limit)) => {
+                amount.saturating_sub(row.share.reserve(now, amount, limit, rules.lanes))
+            }
+            _ => amount,
+        }
+    }
+
     /// When everything ahead of a send can have gone and it can go too, at the earliest: a lower bound, since what is
     /// ahead beyond one window's worth needs that many whole windows.
     pub(crate) fn behind(
@@ -166,12 +177,7 @@ impl Budget {
     ) {
         let mut latest = now;
         for (index, limit) in self.limits().iter().enumerate() {
-            let units = cost.of(limit.unit());
-            let mut amount = self.breaker.amount(now, index, limit.amount());
-            if lane == Lane::Background {
-                let reserve = self.rows.get(index).map(|row| row.share.reserve(now, amount, limit, rules.lanes));
-                amount = amount.saturating_sub(reserve.unwrap_or(0));
-            }
+            let (units, amount) = (cost.of(limit.unit()), self.amount_for(now, lane, index, rules));
             let (amount, total) = (amount.max(units).max(1), ahead.of(limit.unit()).saturating_add(units));
             if total == 0 {
                 continue;
@@ -198,11 +204,7 @@ impl Budget {
     ) -> Option<Constraint> {
         let after = |(index, limit): (usize, &Limit)| {
             let row = self.rows.get(index)?;
-            let units = cost.of(limit.unit());
-            let mut amount = self.breaker.amount(now, index, limit.amount());
-            if lane == Lane::Background {
-                amount = amount.saturating_sub(row.share.reserve(now, amount, limit, rules.lanes));
-            }
+            let (units, amount) = (cost.of(limit.unit()), self.amount_for(now, lane, index, rules));
             let total = row.ledger.in_flight().saturating_add(ahead.of(limit.unit())).saturating_add(units);
             let windows = total.saturating_sub(1) / amount.max(units).max(1);
             let at = now.after(limit.window().saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)));

@@ -71,14 +71,9 @@ impl Mailbox {
             return Err(never.refusal(ScopeKind::Mailbox));
         }
         self.check_room(now, operation.lane, coming[operation.lane.index()].count)?;
-        let of_lanes = |lane: Lane| [self.table.queued_cost(lane), coming[lane.index()].cost];
         // An operator may lift a hold at any time, and an owner may change, so they make no deadline hopeless.
         let passing = |wall| matches!(wall, Wall::Hold | Wall::Ownership | Wall::Part { .. });
-        let mut ahead = CostSum::default();
-        of_lanes(Lane::Foreground).iter().for_each(|cost| ahead.merge(cost));
-        if operation.lane == Lane::Background {
-            of_lanes(Lane::Background).iter().for_each(|cost| ahead.merge(cost));
-        }
+        let ahead = self.ahead_of_new(operation.lane, coming);
         let hopeless = self.known_wait(now, operation, &ahead, shared, |wall| !passing(wall));
         if hopeless.ready_at >= operation.deadline {
             return Err(Refusal::DeadlineTooEarly { earliest: hopeless.ready_at, constraint: hopeless });
@@ -96,6 +91,20 @@ impl Mailbox {
             return Err(Refusal::WaitTooLong { retry_after: constraint.ready_at.since(now), constraint });
         }
         Ok(())
+    }
+
+    /// What goes before an operation of a lane that comes now.
+    fn ahead_of_new(&self, lane: Lane, coming: &[Coming; 2]) -> CostSum {
+        let before: &[Lane] = match lane {
+            Lane::Foreground => &[Lane::Foreground],
+            Lane::Background => &Lane::ALL,
+        };
+        let mut ahead = CostSum::default();
+        for lane in before {
+            ahead.merge(&self.table.queued_cost(*lane));
+            ahead.merge(&coming[lane.index()].cost);
+        }
+        ahead
     }
 
     fn check_room(&self, now: Timestamp, lane: Lane, coming: usize) -> Result<(), Refusal> {

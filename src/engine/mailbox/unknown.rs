@@ -62,10 +62,13 @@ impl Mailbox {
         }
     }
 
-    /// Whether its deadline ends an unknown: duplicates are forbidden, so nothing may follow, and nobody wished for
-    /// another end.
+    /// Whether its deadline ends an unknown: nothing may follow, since duplicates are forbidden or it was to be cancelled.
     fn ends_unknown(&self, entry: &Entry) -> bool {
-        self.policy.retry.duplicates == DuplicatePolicy::AtMostOnce && entry.wish == Wish::Nothing
+        match entry.wish {
+            Wish::Cancel => true,
+            Wish::Quarantine => false,
+            Wish::Nothing => self.policy.retry.duplicates == DuplicatePolicy::AtMostOnce,
+        }
     }
 
     /// Arms the next look-up, the last one at the limit, or the instant at which the unknown is given up; none before

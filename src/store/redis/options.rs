@@ -56,31 +56,13 @@ pub struct RedisOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
-
 impl RedisOptions {
-    /// The defaults. Where the numbers come from: 250 ms without retries is what was measured to keep a frozen or dead
+    /// The defaults, those of `[store.redis]`. Where the numbers come from: 250 ms without retries is what was measured to keep a frozen or dead
     /// server from holding the scheduler up; ended operations can be asked about for two days; replicas are waited for by
     /// choice, for less than half of what an answer may take.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            prefix: "mailweir".to_owned(),
-            live_max: 1_000_000,
-            ended_max: 10_000,
-            ended_for: DAY.saturating_mul(2),
-            attempts_for: DAY.saturating_mul(8),
-            notes_max: 100_000,
-            response_timeout: Duration::from_millis(250),
-            connection_timeout: Duration::from_millis(250),
-            retry_after: Duration::from_millis(500),
-            replicas: 0,
-            replica_wait: Duration::from_millis(100),
-            ca_file: None,
-            clock_refresh: Duration::from_secs(10),
-            clock_grain: Duration::from_millis(1),
-            clock: Arc::new(SystemClock::new()),
-        }
+        Self::from(&RedisStoreConfig::default())
     }
 
     /// With another prefix.
@@ -208,9 +190,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_of_the_configuration_are_the_defaults() {
+    fn each_setting_becomes_its_option() {
+        let spans = [11, 12, 13, 14, 15, 16, 17, 18].map(Duration::from_secs);
+        let config = RedisStoreConfig {
+            prefix: "outbox".to_owned(),
+            live_max: 1,
+            ended_max: 2,
+            notes_max: 3,
+            replicas: 4,
+            ended_for: spans[0],
+            attempts_for: spans[1],
+            response_timeout: spans[2],
+            connection_timeout: spans[3],
+            retry_after: spans[4],
+            replica_wait: spans[5],
+            ca_file: "ca.pem".to_owned(),
+            clock_refresh: spans[6],
+            clock_grain: spans[7],
+        };
+        let by_hand = RedisOptions {
+            ended_for: spans[0],
+            attempts_for: spans[1],
+            response_timeout: spans[2],
+            connection_timeout: spans[3],
+            retry_after: spans[4],
+            replica_wait: spans[5],
+            clock_refresh: spans[6],
+            clock_grain: spans[7],
+            ca_file: Some("ca.pem".into()),
+            replicas: 4,
+            ..RedisOptions::new().prefix("outbox").live_max(1).ended_max(2).notes_max(3)
+        };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let configured = RedisOptions::from(&RedisStoreConfig::default()).clock(Arc::clone(&clock));
-        assert_eq!(format!("{configured:?}"), format!("{:?}", RedisOptions::new().clock(clock)));
+        let configured = RedisOptions::from(&config).clock(Arc::clone(&clock));
+        assert_eq!(format!("{configured:?}"), format!("{:?}", by_hand.clock(clock)));
+        assert_eq!(RedisOptions::new().ca_file, None, "an empty path is none");
     }
 }

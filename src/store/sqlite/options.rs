@@ -50,25 +50,11 @@ pub struct SqliteOptions {
     pub commit_probe: Option<super::probe::CommitProbe>,
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
-
 impl SqliteOptions {
-    /// The defaults.
+    /// The defaults, those of `[store.sqlite]`.
     #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            live_max: 2_000_000,
-            ended_max: 1_000_000,
-            ended_for: DAY.saturating_mul(7),
-            attempts_for: DAY.saturating_mul(8),
-            notes_max: 1_000_000,
-            payloads: PayloadRetention::Remove,
-            file_bytes_max: None,
-            lock_wait: Duration::from_secs(1),
-            busy_wait: Duration::from_secs(5),
-            #[cfg(feature = "test-util")]
-            commit_probe: None,
-        }
+    pub fn new() -> Self {
+        Self::from(&SqliteStoreConfig::default())
     }
 
     /// With another bound on live operations.
@@ -152,7 +138,8 @@ impl From<&SqliteStoreConfig> for SqliteOptions {
             file_bytes_max: config.file_bytes_max,
             lock_wait: config.lock_wait,
             busy_wait: config.busy_wait,
-            ..Self::new()
+            #[cfg(feature = "test-util")]
+            commit_probe: None,
         }
     }
 }
@@ -168,9 +155,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_of_the_configuration_are_the_defaults() {
-        let configured = SqliteOptions::from(&SqliteStoreConfig::default());
-        assert_eq!(format!("{configured:?}"), format!("{:?}", SqliteOptions::new()));
+    fn each_setting_becomes_its_option() {
+        let [ended, attempts, lock, busy] = [11, 12, 13, 14].map(Duration::from_secs);
+        let mut config = SqliteStoreConfig::default();
+        (config.live_max, config.ended_max, config.notes_max, config.file_bytes_max) = (1, 2, 3, Some(4));
+        (config.ended_for, config.attempts_for, config.lock_wait, config.busy_wait) = (ended, attempts, lock, busy);
+        let by_hand = SqliteOptions::new().live_max(1).ended_max(2).notes_max(3).file_bytes_max(4);
+        let by_hand = by_hand.ended_for(ended).attempts_for(attempts).lock_wait(lock).busy_wait(busy);
+        assert_eq!(format!("{:?}", SqliteOptions::from(&config)), format!("{by_hand:?}"));
+        assert_eq!(SqliteOptions::new().payloads, PayloadRetention::Remove);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) async fn run(plan: &Plan, stage: &Stage, watch: &Watch) -> Run {
     people(plan, stage, watch, &mut waiting);
     campaign(plan, stage, watch, &mut waiting);
     let mut tick = tokio::time::interval(TICK);
+    // The bound of the whole demo; whoever is through before does not wait for it.
     let over = tokio::time::sleep(until(stage, stage.start.after(plan.length_max)));
     let mut over = std::pin::pin!(over);
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());

@@ -14,22 +14,26 @@ fn at_least_once() -> MailboxPolicy {
 
 #[test]
 fn an_attempt_that_outlasts_the_deadline_ends_at_its_own_end_where_nothing_may_follow() {
-    let outlast = |policy: MailboxPolicy| {
+    let outlast = |policy: MailboxPolicy, cancelled: bool| {
         let mut rig = Rig::new(policy);
         let operation = Operation { deadline: at(30), ..rig.operation(1, Lane::Foreground) };
         rig.input(Input::Enqueue(operation));
         rig.now = at(60);
         rig.input(Input::Wake);
+        if cancelled {
+            rig.input(Input::Cancel { key: OperationKey(1) });
+        }
         assert_eq!(rig.outcome(1), None, "it is under way");
         rig.answer(1, Verdict::Unknown);
         let outcomes: Vec<_> = rig.outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
         (outcomes, rig.mailbox.poll_deadline())
     };
     let exhausted = Outcome::Exhausted { attempts: 0, throttled: None, maybe_sent: true };
-    assert_eq!(outlast(policy(&["50 requests / 1h"], 4)).0, [exhausted]);
-    let (outcomes, next) = outlast(at_least_once());
+    assert_eq!(outlast(policy(&["50 requests / 1h"], 4), false).0, [exhausted]);
+    let (outcomes, next) = outlast(at_least_once(), false);
     assert_eq!(outcomes, [Outcome::Unknown], "the look-ups decide");
     assert!(next.is_some(), "and are made");
+    assert_eq!(outlast(at_least_once(), true).0, [Outcome::Cancelled]);
 }
 
 #[test]

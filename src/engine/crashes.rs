@@ -5,71 +5,85 @@
 //! an attempt back that is still out has outlived it. One of them may have been the cause and the others its company, so
 //! suspects are sent one at a time, and one whose attempt comes to any end is cleared of the deaths.
 //!
-//! A count is a note in the store. No send writes one: what is suspected is written with the record that makes it unknown,
+//! A count is a note in the outbox. No send writes one: what is suspected is written with the record that makes it unknown,
 //! which is before it can be sent again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::mailbox::Outcome;
-use crate::engine::{OperationKey, Timestamp};
-use crate::store::CrashNote;
+use serde::{Deserialize, Serialize};
+
+use super::mailbox::Outcome;
+use super::operation::OperationKey;
+use super::time::Timestamp;
 
 /// Operations counted at once, at most; above it the oldest is forgotten.
 const COUNTED_MAX: usize = 10_000;
 
-#[derive(Debug)]
-pub(crate) struct Crashes {
-    /// What was claimed before this was claimed by an earlier process.
-    born: Timestamp,
-    state: Mutex<State>,
+/// How often an operation has crashed its worker (`retry.crashes_max`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashNote {
+    /// Panics of the engine or the transport on it.
+    #[serde(default)]
+    pub panics: u32,
+    /// Processes that died in a row while it was on its way, whoever was to blame.
+    #[serde(default)]
+    pub deaths: u32,
+    /// The last attempt that is counted, so that none is twice.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
-#[derive(Debug, Default)]
-struct State {
+impl CrashNote {
+    /// All of them.
+    #[must_use]
+    pub const fn crashes(&self) -> u32 {
+        self.panics.saturating_add(self.deaths)
+    }
+}
+
+/// The counts of one process, for all of its mailboxes.
+#[derive(Debug)]
+pub struct Crashes {
+    /// What was claimed before this was claimed by an earlier process.
+    born: Timestamp,
     counts: BTreeMap<OperationKey, CrashNote>,
     /// The suspect that is on its way, and when that is over at the latest.
     alone: Option<(OperationKey, Timestamp)>,
 }
 
-impl State {
-    fn count(&mut self, key: OperationKey) -> &mut CrashNote {
+impl Crashes {
+    /// For a process that begins at `born`.
+    #[must_use]
+    pub const fn new(born: Timestamp) -> Self {
+        Self { born, counts: BTreeMap::new(), alone: None }
+    }
+
+    fn count_of(&mut self, key: OperationKey) -> &mut CrashNote {
         if self.counts.len() >= COUNTED_MAX && !self.counts.contains_key(&key) {
             self.counts.pop_first();
         }
         self.counts.entry(key).or_default()
     }
-}
 
-impl Crashes {
-    /// For a process that begins at `born`.
-    pub(crate) fn new(born: Timestamp) -> Self {
-        Self { born, state: Mutex::default() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) const fn born(&self) -> Timestamp {
+    /// When the process began.
+    #[must_use]
+    pub const fn born(&self) -> Timestamp {
         self.born
     }
 
     /// Counts one panic, if anybody knows whose, and says how many crashes that operation has now. Of its attempt that was
     /// under way, if one was: that is not counted again should the process die of it.
-    pub(crate) fn count(&self, culprit: Option<OperationKey>, attempt: Option<u32>) -> u32 {
+    pub fn count(&mut self, culprit: Option<OperationKey>, attempt: Option<u32>) -> u32 {
         let Some(key) = culprit else { return 0 };
-        let mut state = self.state();
-        let count = state.count(key);
+        let count = self.count_of(key);
         count.panics = count.panics.saturating_add(1);
         count.attempt = attempt.unwrap_or(count.attempt);
         count.crashes()
     }
 
     /// An earlier process died while `attempt` was under way. False where that has been counted.
-    pub(super) fn died(&self, key: OperationKey, attempt: u32) -> bool {
-        let mut state = self.state();
-        let count = state.count(key);
+    pub fn died(&mut self, key: OperationKey, attempt: u32) -> bool {
+        let count = self.count_of(key);
         if count.attempt == attempt {
             return false;
         }
@@ -78,50 +92,52 @@ impl Crashes {
     }
 
     /// An attempt has come to an end: this process did not die of it. True where that clears the operation.
-    pub(super) fn survived(&self, key: OperationKey) -> bool {
-        self.state().counts.get_mut(&key).is_some_and(|count| std::mem::take(&mut count.deaths) > 0)
+    pub fn survived(&mut self, key: OperationKey) -> bool {
+        self.counts.get_mut(&key).is_some_and(|count| std::mem::take(&mut count.deaths) > 0)
     }
 
     /// Takes in what an earlier process had counted. What this one knows is newer.
-    pub(super) fn restore(&self, key: OperationKey, kept: CrashNote) {
-        let mut state = self.state();
-        if !state.counts.contains_key(&key) {
-            *state.count(key) = kept;
+    pub fn restore(&mut self, key: OperationKey, kept: CrashNote) {
+        if !self.counts.contains_key(&key) {
+            *self.count_of(key) = kept;
         }
     }
 
-    pub(crate) fn of(&self, key: OperationKey) -> u32 {
-        self.state().counts.get(&key).map_or(0, CrashNote::crashes)
+    /// How often an operation has crashed its worker.
+    #[must_use]
+    pub fn of(&self, key: OperationKey) -> u32 {
+        self.counts.get(&key).map_or(0, CrashNote::crashes)
     }
 
     /// What is to be kept of an operation.
-    pub(super) fn kept(&self, key: OperationKey) -> Option<CrashNote> {
-        self.state().counts.get(&key).copied().filter(|count| count.crashes() > 0)
+    #[must_use]
+    pub fn kept(&self, key: OperationKey) -> Option<CrashNote> {
+        self.counts.get(&key).copied().filter(|count| count.crashes() > 0)
     }
 
     /// Whether an operation may be on its way until `until` at the latest. Those that a process may have died of wait for
     /// each other.
-    pub(super) fn may_go(&self, key: OperationKey, now: Timestamp, until: Timestamp) -> bool {
-        let mut state = self.state();
-        if state.counts.get(&key).is_none_or(|count| count.deaths == 0) {
+    #[must_use]
+    pub fn may_go(&mut self, key: OperationKey, now: Timestamp, until: Timestamp) -> bool {
+        if self.counts.get(&key).is_none_or(|count| count.deaths == 0) {
             return true;
         }
-        if state.alone.is_some_and(|(other, over_at)| other != key && over_at > now) {
+        if self.alone.is_some_and(|(other, over_at)| other != key && over_at > now) {
             return false;
         }
-        state.alone = Some((key, until));
+        self.alone = Some((key, until));
         true
     }
 
     /// It is not on its way any more.
-    pub(super) fn landed(&self, key: OperationKey) {
-        self.state().alone.take_if(|(alone, _)| *alone == key);
+    pub fn landed(&mut self, key: OperationKey) {
+        self.alone.take_if(|(alone, _)| *alone == key);
     }
 
     /// An operation has come to an end. One that was set aside may come back, and has crashed as often then. True where
     /// something was known of it.
-    pub(crate) fn concluded(&self, key: OperationKey, outcome: &Outcome) -> bool {
-        !matches!(outcome, Outcome::Quarantined | Outcome::Unknown) && self.state().counts.remove(&key).is_some()
+    pub fn concluded(&mut self, key: OperationKey, outcome: &Outcome) -> bool {
+        !matches!(outcome, Outcome::Quarantined | Outcome::Unknown) && self.counts.remove(&key).is_some()
     }
 }
 
@@ -139,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_count_of_one_that_was_set_aside_stays_and_the_oldest_goes_above_the_bound() {
-        let crashes = Crashes::new(T0);
+        let mut crashes = Crashes::new(T0);
         assert_eq!(crashes.count(None, None), 0);
         for number in 0..COUNTED_MAX as u64 {
             assert_eq!(crashes.count(Some(OperationKey(number)), None), 1);
@@ -149,14 +165,14 @@ mod tests {
         assert!(crashes.concluded(OperationKey(6), &Outcome::Cancelled));
         assert_eq!((crashes.of(OperationKey(5)), crashes.of(OperationKey(6))), (2, 0));
         assert_eq!(crashes.count(Some(OperationKey(20_000)), None), 1);
-        assert_eq!((crashes.of(OperationKey(0)), crashes.state().counts.len()), (1, COUNTED_MAX));
+        assert_eq!((crashes.of(OperationKey(0)), crashes.counts.len()), (1, COUNTED_MAX));
         assert_eq!(crashes.count(Some(OperationKey(20_001)), None), 1);
-        assert_eq!((crashes.of(OperationKey(0)), crashes.state().counts.len()), (0, COUNTED_MAX));
+        assert_eq!((crashes.of(OperationKey(0)), crashes.counts.len()), (0, COUNTED_MAX));
     }
 
     #[test]
     fn a_death_counts_once_per_attempt_after_what_is_kept_and_not_after_its_panic() {
-        let (crashes, key) = (Crashes::new(T0), OperationKey(1));
+        let (mut crashes, key) = (Crashes::new(T0), OperationKey(1));
         crashes.restore(key, CrashNote { panics: 1, deaths: 1, attempt: 2 });
         assert!(!crashes.died(key, 2), "it was counted before the last death");
         assert!(crashes.died(key, 3));
@@ -171,7 +187,7 @@ mod tests {
 
     #[test]
     fn suspects_go_one_at_a_time_and_nobody_waits_for_one_that_never_lands() {
-        let crashes = Crashes::new(T0);
+        let mut crashes = Crashes::new(T0);
         let [one, two, innocent] = [1, 2, 3].map(OperationKey);
         assert!(crashes.died(one, 1) && crashes.died(two, 1));
         assert_eq!(crashes.count(Some(innocent), None), 1, "a panic says whose fault it is");
