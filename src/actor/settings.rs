@@ -128,7 +128,8 @@ impl Settings {
 
 fn divide(of: &mut ScopePolicy, scope: ScopeKind, parts: NonZeroU32) -> Result<(), NoPart> {
     let none = |what, value: String| NoPart { scope, what, value, processes_max: parts.get() };
-    for limit in &mut of.limits {
+    // The others are leased, whole.
+    for limit in of.limits.iter_mut().filter(|limit| limit.has_bucket()) {
         let each = NonZeroU64::from(parts);
         let kind = match limit.kind() {
             WindowKind::Bucket { depth } => {

@@ -32,6 +32,7 @@ mod mend;
 mod names;
 mod news;
 mod options;
+mod parts;
 mod purge;
 mod read;
 mod row;
