@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, SystemClock};
 
-use crate::child::{REDIS, TEST, UPSTREAM};
+use mailweir::engine::ScopeKind;
+
+use crate::child::{LIMITED, REDIS, TEST, UPSTREAM};
 
 /// Longest wait for anything.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -27,11 +29,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(redis: &str, upstream: &str) -> Self {
+    pub(crate) fn start(redis: &str, upstream: &str, limited: ScopeKind) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([TEST, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(REDIS, redis)
             .env(UPSTREAM, upstream)
+            .env(LIMITED, limited.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

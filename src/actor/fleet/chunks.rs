@@ -25,13 +25,26 @@ const KEPT_LONGER: Duration = Duration::from_secs(60);
 pub(super) struct Tokens {
     /// Until when what was granted on tokens has to leave.
     leaves_by: Mutex<BTreeMap<OperationKey, Timestamp>>,
+    /// The last time that each scope was asked for: what was asked before says less than the table by now.
+    last: Mutex<BTreeMap<Scope, u64>>,
     /// The last failover of the store that was heard of.
     failover_at: Mutex<Option<Timestamp>>,
 }
 
 impl Tokens {
     pub(super) fn new(failover_at: Option<Timestamp>) -> Self {
-        Self { leaves_by: Mutex::default(), failover_at: Mutex::new(failover_at) }
+        Self { leaves_by: Mutex::default(), last: Mutex::default(), failover_at: Mutex::new(failover_at) }
+    }
+
+    fn last(&self) -> MutexGuard<'_, BTreeMap<Scope, u64>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, scope: &Scope) -> u64 {
+        let mut last = self.last();
+        let number = last.entry(scope.clone()).or_default();
+        *number += 1;
+        *number
     }
 
     fn leaves_by(&self) -> MutexGuard<'_, BTreeMap<OperationKey, Timestamp>> {
@@ -43,18 +56,24 @@ impl Membership {
     /// Takes what is wanted of a scope, and tells the engine.
     pub(in crate::actor) fn exchange(self: &Arc<Self>, world: &Arc<World>, scope: Scope, ask: Box<Ask>) {
         let (fleet, world) = (Arc::clone(self), Arc::clone(world));
+        let number = self.tokens.next(&scope);
         self.host.spawn(async move {
-            let rules = ChunkRules::new(&fleet.policy, &world.settings.load().shared().guard);
+            let rules = ChunkRules::new(&fleet.policy, &world.settings.load().shared());
             fleet.forget_tokens(rules.attempt);
-            let taking = fleet.take(&scope, &ask, &rules);
+            let taking = fleet.take((&scope, number), &ask, &rules);
             let gained = tokio::time::timeout(rules.ttl, taking).await.ok().and_then(Result::ok).flatten();
             let asked_at = ask.asked_at;
             world.shared.push(SharedItem::Input(SharedInput::Chunk { scope, asked_at, gained }));
         });
     }
 
-    /// `None`: others were always faster.
-    async fn take(&self, scope: &Scope, ask: &Ask, rules: &ChunkRules) -> Result<Option<Vec<Gained>>, StoreError> {
+    /// `None`: others were always faster, or an engine that was made anew has asked again.
+    async fn take(
+        &self,
+        (scope, number): (&Scope, u64),
+        ask: &Ask,
+        rules: &ChunkRules,
+    ) -> Result<Option<Vec<Gained>>, StoreError> {
         for _ in 0..TRIES {
             let table = guard(|| self.api.parts(self.member, self.terms, scope.clone())).await?;
             let parts = table.parts.into_iter().map(|(member, part)| (member.0, part)).collect();
@@ -63,6 +82,9 @@ impl Membership {
             let over = taken.over.into_iter().map(MemberId).collect();
             let keep = taken.ends_at.since(table.time).saturating_add(KEPT_LONGER);
             let new = NewPart { part: taken.part, version: table.version, over, keep };
+            if self.tokens.last().get(scope) != Some(&number) {
+                return Ok(None);
+            }
             match guard(|| self.api.put_part(self.member, scope.clone(), new)).await? {
                 Put::Written => return Ok(Some(taken.gained)),
                 Put::Stale => {}

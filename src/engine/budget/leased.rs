@@ -6,6 +6,7 @@ use super::{Budget, Rules};
 use crate::engine::chunks::{Allowance, Ask, ChunkRules, Gained, Rest, Wanted};
 use crate::engine::constraint::Wall;
 use crate::engine::cost::{Cost, CostSum};
+use crate::engine::limit::Limit;
 use crate::engine::time::Timestamp;
 
 /// What waits for the tokens of a scope.
@@ -43,6 +44,13 @@ impl Budget {
 
     pub(crate) fn allowance_mut(&mut self) -> Option<&mut Allowance> {
         self.allowance.as_deref_mut()
+    }
+
+    /// Until when what is granted now at this cost has to leave; `None`: it needs no tokens.
+    pub(crate) fn leaves_by(&self, cost: &Cost) -> Option<Timestamp> {
+        let allowance = self.allowance.as_ref()?;
+        let needed = |(_, limit): &(usize, &Limit)| Allowance::leases(limit) && cost.of(limit.unit()) > 0;
+        self.limits.iter().enumerate().filter(needed).map(|(index, _)| allowance.held(index).1).min()
     }
 
     pub(super) fn tokens(

@@ -140,11 +140,6 @@ impl Allowance {
         }
     }
 
-    /// Until when what is granted now has to leave.
-    pub(crate) fn leaves_by(&self) -> Option<Timestamp> {
-        self.tokens.iter().map(|tokens| tokens.until).filter(|until| *until != Timestamp::EPOCH).min()
-    }
-
     /// What is held of a limit, and until when.
     pub(crate) fn held(&self, index: usize) -> (u64, Timestamp) {
         self.tokens.get(index).map_or((0, Timestamp::EPOCH), |tokens| (tokens.sum(), tokens.until))

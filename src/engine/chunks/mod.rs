@@ -31,7 +31,7 @@ mod tests;
 use std::time::Duration;
 
 use super::ledger::guarded;
-use super::policy::{FleetPolicy, GuardPolicy};
+use super::policy::{FleetPolicy, SharedPolicy};
 use super::ratio::Ratio;
 use super::time::{Timestamp, micros};
 
@@ -56,6 +56,8 @@ pub struct ChunkRules {
     pub rebuilt_above: Duration,
     /// Within this every process that lives has written its part again after a failover.
     pub restated_within: Duration,
+    /// The part that background gets while foreground alone uses everything.
+    pub background_floor: Ratio,
     /// Before a process that could not reach the store asks it again.
     pub retry_after: Duration,
 }
@@ -63,7 +65,8 @@ pub struct ChunkRules {
 impl ChunkRules {
     /// As the policies have them.
     #[must_use]
-    pub const fn new(fleet: &FleetPolicy, guard: &GuardPolicy) -> Self {
+    pub fn new(fleet: &FleetPolicy, shared: &SharedPolicy) -> Self {
+        let guard = &shared.guard;
         Self {
             chunk: fleet.chunk,
             ttl: fleet.chunk_ttl,
@@ -72,6 +75,7 @@ impl ChunkRules {
             clock_error: guard.clock_error,
             rebuilt_above: fleet.rebuilt_above,
             restated_within: fleet.lease_ttl.saturating_add(fleet.chunk_ttl),
+            background_floor: shared.lanes.background_floor,
             retry_after: fleet.retry_after,
         }
     }

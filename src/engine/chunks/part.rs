@@ -33,8 +33,8 @@ pub struct Row {
     pub held_until: Timestamp,
     /// What has ended and counts: milliseconds after [`Part::at`] at which it stops counting, and how much.
     pub used: Vec<(u64, u64)>,
-    /// What this process could not have.
-    pub wants: u64,
+    /// What this process could not have, by lane, foreground first.
+    pub wants: [u64; 2],
     /// The least of it that is of any use: one operation.
     pub least: u64,
     /// Since when it has been waiting for it.

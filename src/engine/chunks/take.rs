@@ -80,15 +80,19 @@ pub fn take(
     let others: Vec<&Part> = parts.iter().filter(|(member, _)| **member != me).map(|(_, part)| part).collect();
     let (mut rows, mut gained) = (Vec::new(), Vec::new());
     for wanted in &ask.wanted {
-        let one = One { now, wanted, behind: now.since(ask.asked_at), others: &others, rules };
+        let mut one = One { now, wanted, behind: now.since(ask.asked_at), others: &others, rules, floor: 0 };
+        one.floor = one.floor();
         let window = wanted.limit.window();
         let silent = rules.is_silent(failover_at, window, now);
         let (tokens, count) = if silent { (Vec::new(), 0) } else { one.tokens() };
-        let missing = (wanted.needs[0].saturating_add(wanted.needs[1])).saturating_sub(count);
+        let [foreground, background] = one.needs();
+        let wants = [foreground.saturating_sub(count), background.saturating_sub(count.saturating_sub(foreground))];
+        let missing = wants[0].saturating_add(wants[1]);
         // Who has got something is the last in line again.
         let since = match (missing, count) {
             (0, _) => None,
             (_, 0) => Some(wanted.since.unwrap_or(now)),
+            _ if one.floor > 0 => Some(now.before(window.saturating_sub(one.pause()))),
             _ => Some(now),
         };
         let stated = wanted.held.saturating_add(wanted.in_flight).saturating_add(count);
@@ -98,7 +102,7 @@ pub fn take(
             held: stated,
             held_until: now.after(rules.counts_for(window)),
             used: told(now, &one.own(), window),
-            wants: missing,
+            wants,
             least: wanted.least,
             since,
             reserve: wanted.reserve,
@@ -106,10 +110,21 @@ pub fn take(
         let until = (!silent).then(|| ask.asked_at.after(rules.ttl));
         gained.push(Gained { tokens, until, missing, since, stated });
     }
-    let over = |(member, part): (&u64, &Part)| (*member != me && part.ends_at() < now).then_some(*member);
+    // Who waits has a place in the line that counts for a while, too.
+    let is_over = |part: &Part| part.ends_at() < now && now.since(part.at) > rules.ttl;
+    let over = |(member, part): (&u64, &Part)| (*member != me && is_over(part)).then_some(*member);
     let part = Part { at: now, rows };
     let ends_at = others.iter().map(|part| part.ends_at()).fold(part.ends_at(), Ord::max);
     Taken { part, gained, over: parts.iter().filter_map(over).collect(), ends_at }
+}
+
+/// Another process that waits for the same.
+struct Rival {
+    wants: u64,
+    /// It has foreground where the one that asks has none.
+    first: bool,
+    least: u64,
+    since: Option<Timestamp>,
 }
 
 /// The question about one limit.
@@ -120,18 +135,58 @@ struct One<'a> {
     behind: Duration,
     others: &'a [&'a Part],
     rules: &'a ChunkRules,
+    /// So much of background's needs is asked for as if it were foreground's.
+    floor: u64,
 }
 
 impl One<'_> {
+    /// Where foreground of others has left nothing to this process's background for longer than a window, one operation
+    /// goes in foreground's line.
+    fn floor(&self) -> u64 {
+        let [foreground, background] = self.wanted.needs;
+        let starved = |since: Timestamp| self.now.since(since) > self.wanted.limit.window();
+        let due = foreground == 0 && self.wanted.since.is_some_and(starved) && self.rivals().any(|rival| rival.first);
+        if due { self.wanted.least.min(background) } else { 0 }
+    }
+
+    /// Until the next one may, all processes together by the floor's part of the limit.
+    fn pause(&self) -> Duration {
+        let limit = &self.wanted.limit;
+        let starving = 1 + self
+            .others
+            .iter()
+            .flat_map(|part| &part.rows)
+            .filter(|row| row.is_of(limit) && row.wants[1] > 0)
+            .count();
+        let spent =
+            u128::from(self.wanted.least).saturating_mul(starving as u128).saturating_mul(limit.window().as_micros());
+        let part = u128::from(self.rules.background_floor.floor_of(limit.amount()).max(1));
+        Duration::from_micros(u64::try_from(spent / part).unwrap_or(u64::MAX))
+    }
+
+    /// What is asked for by the rules of each lane.
+    fn needs(&self) -> [u64; 2] {
+        let [foreground, background] = self.wanted.needs;
+        [foreground.saturating_add(self.floor), background.saturating_sub(self.floor)]
+    }
+
     fn own(&self) -> Vec<(Timestamp, u64)> {
         self.wanted.used.iter().map(|(until, count)| (until.after(self.behind), *count)).collect()
     }
 
-    /// What others want and may still have use for: those that were heard of within the time of a chunk.
-    fn rivals(&self) -> impl Iterator<Item = &Row> {
+    /// What others want and may still have use for, those that were heard of within the time of a chunk; foreground is
+    /// asked for before anybody's background.
+    fn rivals(&self) -> impl Iterator<Item = Rival> {
         let recent = |part: &&&Part| self.now.since(part.at) <= self.rules.ttl;
         let rows = self.others.iter().filter(recent).flat_map(|part| &part.rows);
-        rows.filter(|row| row.is_of(&self.wanted.limit) && row.wants > 0)
+        let foreground = self.needs()[0] > 0;
+        let rival = move |row: &Row| Rival {
+            wants: if foreground { row.wants[0] } else { row.wants[0].saturating_add(row.wants[1]) },
+            first: !foreground && row.wants[0] > 0,
+            least: row.least,
+            since: row.since,
+        };
+        rows.filter(|row| row.is_of(&self.wanted.limit)).map(rival).filter(|rival| rival.wants > 0)
     }
 
     /// The tokens there are for this process, by the instant from which on they may be used, and how many.
@@ -170,17 +225,17 @@ impl One<'_> {
         u64::try_from(room.max(0)).unwrap_or(u64::MAX).div_ceil(all).max(1)
     }
 
-    /// What is left to those who have been waiting for longer.
+    /// What is left to those who have been waiting for longer, and to foreground.
     fn set_aside(&self, room: i128) -> u64 {
         let (fair, since) = (self.fair(room), self.wanted.since.unwrap_or(self.now));
-        let earlier = self.rivals().filter(|row| row.since.is_some_and(|other| other < since));
-        earlier.map(|row| row.wants.min(row.least.max(fair))).fold(0, u64::saturating_add)
+        let before = self.rivals().filter(|rival| rival.first || rival.since.is_some_and(|other| other < since));
+        before.map(|rival| rival.wants.min(rival.least.max(fair))).fold(0, u64::saturating_add)
     }
 
     /// How much to take: of `room`, what is free now and will be soon; of `free`, what is now.
     fn count(&self, free: i128, room: i128) -> u64 {
         let wanted = self.wanted;
-        let [foreground, background] = wanted.needs;
+        let [foreground, background] = self.needs();
         let kept = self.others.iter().flat_map(|part| &part.rows).filter(|row| row.is_of(&wanted.limit));
         let reserve = kept.map(|row| row.reserve).max().unwrap_or(0).max(wanted.reserve);
         let least = |room: i128| u64::try_from(room.max(0)).unwrap_or(u64::MAX);

@@ -277,7 +277,7 @@ impl Bench {
                     let at = self.after_ms(250);
                     return self.at(at, Event::Answer(process, scope, ask.asked_at, None));
                 }
-                let rules = ChunkRules::new(&self.fleet, &self.policy.guard);
+                let rules = ChunkRules::new(&self.fleet, &self.policy);
                 let me = process as u64;
                 let taken = take(self.now, (me, &ask), &self.table.parts, self.table.failover_at, &rules);
                 let at = self.after_ms(5);
@@ -288,7 +288,10 @@ impl Bench {
             }
             Event::Write(process, scope, version, taken, asked_at) => {
                 if self.table.version != version {
-                    let ask = self.retries.remove(&process).expect("it was kept");
+                    // One that an engine asked for that is gone is not tried again.
+                    let Some(ask) = self.retries.get(&process).filter(|ask| ask.asked_at == asked_at).cloned() else {
+                        return;
+                    };
                     let at = self.after_ms(5);
                     return self.at(at, Event::Read(process, scope, ask));
                 }

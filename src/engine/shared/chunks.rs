@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Claimant, Effect, Shared};
 use crate::engine::budget::{Budget, Grant, Needs, Rules, Step};
-use crate::engine::chunks::{Allowance, ChunkRules, Gained};
+use crate::engine::chunks::{ChunkRules, Gained};
 use crate::engine::constraint::Wall;
 use crate::engine::lane::Lane;
 use crate::engine::operation::OperationKey;
@@ -37,7 +37,7 @@ impl Shared {
     /// the table of all of them.
     #[must_use]
     pub fn leasing(mut self, fleet: &FleetPolicy) -> Self {
-        let rules = ChunkRules::new(fleet, &self.policy.guard);
+        let rules = ChunkRules::new(fleet, &self.policy);
         self.application.lease(rules);
         self.tenants.values_mut().for_each(|budget| budget.lease(rules));
         Self { chunks: Some(Chunks { rules, tenants: BTreeSet::new() }), ..self }
@@ -52,9 +52,10 @@ impl Shared {
     /// Until when an operation that was granted has to leave; `None`: it needs no tokens.
     #[must_use]
     pub fn leaves_by(&self, key: OperationKey) -> Option<Timestamp> {
-        let tenant = self.granted.get(&key)?.charged.as_ref().and_then(|tenant| self.tenants.get(tenant));
-        let of = |budget: &Budget| budget.allowance().and_then(Allowance::leaves_by);
-        [Some(&self.application), tenant].into_iter().flatten().filter_map(of).min()
+        let claimant = self.granted.get(&key)?;
+        let tenant = claimant.charged.as_ref().and_then(|tenant| self.tenants.get(tenant));
+        let budgets = [Some(&self.application), tenant].into_iter().flatten();
+        budgets.filter_map(|budget| budget.leaves_by(&claimant.cost)).min()
     }
 
     /// Something new waits.

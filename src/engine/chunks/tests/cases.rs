@@ -68,6 +68,26 @@ fn when_the_load_moves_the_limit_moves_with_it() {
 }
 
 #[test]
+fn a_newcomer_to_a_limit_that_is_used_up_soon_has_its_part_and_foreground_goes_before_background() {
+    let limit = "600 requests / 1m";
+    for lane in [Lane::Foreground, Lane::Background] {
+        let mut bench = Bench::new(12, &[limit], 3);
+        bench.want(0, 60, lane);
+        bench.want(1, 60, lane);
+        bench.run(seconds(600));
+        bench.want(2, 60, Lane::Foreground);
+        bench.run(seconds(120));
+        let since = bench.now;
+        bench.run(seconds(1_200));
+        let shares: Vec<usize> = (0..3).map(|process| bench.sent(since, Some(process))).collect();
+        println!("{lane:?}: {shares:?}");
+        assert!(shares[2] * 10 > bench.sent(since, None) * 3, "{lane:?}: {shares:?}");
+        assert!(shares[0] > 60 && shares[1] > 60, "background is not starved: {shares:?}");
+        assert!(bench.most(limit) <= 600);
+    }
+}
+
+#[test]
 fn a_process_that_sends_little_asks_little_and_tells_when_it_has_stopped() {
     let limit = "600 requests / 1m";
     let mut bench = Bench::new(5, &[limit], 2);
