@@ -6,6 +6,7 @@
 mod cluster;
 mod faults;
 mod fleet;
+mod parts;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
 mod replies;
