@@ -39,7 +39,11 @@ async fn live(url: &str) {
     // One replica, where there is one: what a failover must not lose.
     let replicas = u32::from(url.starts_with("redis+sentinel"));
     let store = RedisStore::open_with(url, RedisOptions::new().replicas(replicas)).unwrap();
-    let scheduler = Scheduler::builder(if is_shared() { shared_config() } else { config() }, transport()).store(store).start().await.unwrap();
+    let scheduler = Scheduler::builder(if is_shared() { shared_config() } else { config() }, transport())
+        .store(store)
+        .start()
+        .await
+        .unwrap();
     let (lines, mut told) = tokio::sync::mpsc::channel(LINES_MAX);
     // Its end closes the channel, and with it the process.
     std::thread::spawn(move || {
