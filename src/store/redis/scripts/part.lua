@@ -8,8 +8,7 @@
 -- ARGV     members whose parts are over
 -- Answer   1: written; 0: another member was first
 if (redis.call('HGET', KEYS[1], 'v') or '0') ~= ARGV[1] then return 0 end
-redis.call('HINCRBY', KEYS[1], 'v', 1)
 for i = 5, #ARGV do redis.call('HDEL', KEYS[1], 'm' .. ARGV[i]) end
-redis.call('HSET', KEYS[1], 'm' .. ARGV[2], ARGV[3])
+redis.call('HSET', KEYS[1], 'v', string.format('%.0f', ARGV[1] + 1), 'm' .. ARGV[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
