@@ -28,32 +28,20 @@ impl Shared {
             Input::Settle { asker, tenant, sent_at, answer } => self.settle(now, asker, tenant, sent_at, &answer),
             Input::MailboxGone(mailbox) => self.mailbox_gone(now, mailbox),
             Input::Trip { scope, until } => {
-                let waiting = self.waiting_count();
-                let mut events = std::mem::take(&mut self.events);
-                if let Some(budget) = self.budget_mut(&scope) {
-                    budget.trip(now, until, waiting, &mut events);
-                }
-                self.events = events;
+                self.change_breaker(&scope, |budget, waiting, events| budget.trip(now, until, waiting, events));
                 self.watch(now, &scope);
             }
             Input::Cooled { scope, until } => {
-                let waiting = self.waiting_count();
-                let mut events = std::mem::take(&mut self.events);
-                if let Some(budget) = self.budget_mut(&scope) {
-                    budget.merge_cooldown(now, until, waiting, &mut events);
-                }
-                self.events = events;
+                self.change_breaker(&scope, |budget, waiting, events| {
+                    budget.merge_cooldown(now, until, waiting, events);
+                });
                 self.watch(now, &scope);
             }
             Input::Elected { scope, ballot } => self.elected(&scope, ballot),
             Input::Chunk { scope, asked_at, gained } => self.on_chunk(now, &scope, asked_at, gained),
             Input::Forgotten => self.forgotten(now),
             Input::CloseBreaker(scope) => {
-                let mut events = std::mem::take(&mut self.events);
-                if let Some(budget) = self.budget_mut(&scope) {
-                    budget.close_breaker(now, &mut events);
-                }
-                self.events = events;
+                self.change_breaker(&scope, |budget, _waiting, events| budget.close_breaker(now, events));
             }
             Input::Hold { scope, until } => {
                 if let Some(budget) = self.budget_mut(&scope) {
@@ -79,6 +67,15 @@ impl Shared {
             }
             Input::Wake => {}
         }
+    }
+
+    fn change_breaker(&mut self, scope: &Scope, change: impl FnOnce(&mut Budget, u32, &mut Vec<Event>)) {
+        let waiting = self.waiting_count();
+        let mut events = std::mem::take(&mut self.events);
+        if let Some(budget) = self.budget_mut(scope) {
+            change(budget, waiting, &mut events);
+        }
+        self.events = events;
     }
 
     pub(super) fn budget_mut(&mut self, scope: &Scope) -> Option<&mut Budget> {
