@@ -53,8 +53,8 @@ impl MailboxActor {
     }
 
     pub(super) fn take_in(&mut self, handed: Box<Handed>) {
-        let key = handed.submission.admission.as_ref();
-        let key = key.map(|admission| self.world.secret.hash(self.seat.id(), &admission.key));
+        let (admission, tenant) = (handed.submission.admission.as_ref(), handed.submission.tenant.as_deref());
+        let key = admission.map(|admission| self.world.secret.hash(self.seat.id(), tenant, &admission.key));
         let Some(handed) = self.unless_repeated(handed, key) else { return };
         let operation = self.operation_of(&handed);
         if let Err(refusal) = self.judge(&operation, handed.submission.wait_max) {

@@ -70,7 +70,7 @@ impl MailboxActor {
     pub(super) fn on_charged(&mut self, permits: Vec<OperationKey>, charged: &Result<(), StoreError>) {
         for key in permits {
             if charged.is_ok() {
-                self.step(Input::Claimed { key });
+                self.on_charge_written(key);
             } else {
                 // It may have been written all the same.
                 self.uncharge_permit(key);

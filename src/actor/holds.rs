@@ -145,6 +145,16 @@ impl Holds {
         own.filter_map(|hold| hold.in_mailbox(id)).collect()
     }
 
+    /// Whether the shared scopes hold an operation of this tenant: mailboxes hear of that from them, a moment after it is in
+    /// force.
+    pub(crate) fn stop_shared(&self, now: Timestamp, tenant: Option<&Arc<str>>) -> bool {
+        self.lock(now).iter().filter(|hold| hold.widening.is_none()).any(|hold| match &hold.scope {
+            HoldScope::All => true,
+            HoldScope::Tenant(held) => tenant == Some(held),
+            HoldScope::Mailbox(_) | HoldScope::Campaign(_) | HoldScope::Operation(_) => false,
+        })
+    }
+
     /// The single operations that are held, by id, and until when.
     pub(crate) fn of_operations(&self, now: Timestamp) -> HashMap<Arc<str>, Timestamp> {
         let holds = self.lock(now);

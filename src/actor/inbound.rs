@@ -240,11 +240,22 @@ impl MailboxActor {
             match email.filter(|_| self.desk.get(key).is_some()) {
                 Some(email) => {
                     self.desk.keep_email(key, email);
-                    self.step(Input::Claimed { key });
+                    self.on_charge_written(key);
                 }
                 None => self.step(Input::ClaimFailed { key, failure: ClaimFailure::Gone }),
             }
         }
+    }
+
+    /// What was charged is in the store. A hold of everything or of a tenant is in force since it was answered, whether or not
+    /// the shared scopes have told of it.
+    pub(super) fn on_charge_written(&mut self, key: OperationKey) {
+        let tenant = self.engine.as_ref().and_then(|engine| engine.tenant(key));
+        if self.world.holds.stop_shared(self.now, tenant) {
+            self.world.crashes().landed(key);
+            return self.step(Input::ClaimFailed { key, failure: ClaimFailure::Transient });
+        }
+        self.step(Input::Claimed { key });
     }
 
     /// Nothing of the batch was written. What is damaged is a person's affair; the others are claimed again.

@@ -3,8 +3,8 @@
 //! While a call runs, the next batch gathers behind it, so a slow store gets larger batches instead of more calls, and
 //! what is written stays in order: records, then notes, then claims, then inserts. A store that answers at the first poll (memory)
 //! never leaves the actor's turn. Records that could not be written are kept and written again before anything newer;
-//! claims and inserts fail to their askers, who know what to do. Notes are as records,
-//! but for permits that a store has no room for, which are let go.
+//! claims and inserts fail to their askers, who know what to do; a claim also where the records before it failed, whatever
+//! became of it itself. Notes are as records, but for permits that a store has no room for, which are let go.
 //!
 //! Whoever waits to hear of an end that we decided hears of it when that is written: told before, a crash in between would
 //! make it untrue.
@@ -16,14 +16,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, OptionFuture, try_join_all};
+use futures::future::BoxFuture;
 
+use super::batch::Batch;
 use super::callers::{CallerCharge, Fate};
 use super::entrance::Handed;
 use super::lookup::{Lookup, Lookups};
 use super::news::{Bulletin, News, PATIENCE};
 use super::orders::PersonOrder;
-use super::room::{begins_permit, insert, keep};
+use super::room::begins_permit;
 use super::slip::Teller;
 use super::unfit::Unfit;
 use crate::email::Email;
@@ -323,44 +324,6 @@ impl Journal {
             None if records.is_empty() => None,
             None => Some(records.into()),
             Some(failed) => Some(failed.iter().cloned().chain(records).collect()),
-        }
-    }
-}
-
-/// What one call takes to the store.
-struct Batch {
-    records: Option<Arc<[Record]>>,
-    notes: Option<Arc<[NoteChange]>>,
-    permits: Vec<OperationKey>,
-    claims: Vec<Claim>,
-    newcomers: Vec<Newcomer>,
-    inserts: Vec<NewOperation>,
-    lookups: Lookups,
-}
-
-impl Batch {
-    async fn write(self, store: Arc<dyn Store>) -> Written {
-        let Self { records, notes, permits, claims, newcomers, inserts, lookups } = self;
-        let (claims_sent, inserts_sent) = (!claims.is_empty(), !inserts.is_empty());
-        let (recorded, kept, claimed, inserted) = futures::join!(
-            OptionFuture::from(records.clone().map(|batch| guard(|| store.record(batch)))),
-            OptionFuture::from(notes.clone().map(|batch| keep(&store, batch))),
-            OptionFuture::from(claims_sent.then(|| guard(|| store.claim(claims.clone())))),
-            OptionFuture::from(inserts_sent.then(|| insert(&store, newcomers, inserts))),
-        );
-        let found = match &recorded {
-            _ if lookups.is_empty() => None,
-            // What would be read now would be old.
-            Some(Err(error)) if !error.is_contradiction() => Some(Err(error.clone())),
-            _ => Some(try_join_all(lookups.keys().map(|id| guard(|| store.operation(id)))).await),
-        };
-        Written {
-            records: records.zip(recorded),
-            notes: notes.zip(kept),
-            permits,
-            claims: claimed.map(|answer| (claims, answer)),
-            inserts: inserted.unwrap_or_default(),
-            lookups: found.map(|answer| (lookups, answer)),
         }
     }
 }

@@ -13,6 +13,7 @@ mod admissions;
 mod admit;
 mod answer;
 mod aside;
+mod batch;
 mod bell;
 mod callers;
 mod charge;

@@ -19,7 +19,7 @@ use super::mailbox::MailboxActor;
 use super::news::News;
 use super::past;
 use super::question::OrderAnswer;
-use crate::engine::mailbox::{Input, Record, Refusal};
+use crate::engine::mailbox::{HoldTarget, Input, Record, Refusal};
 use crate::engine::operation::{OrderWords, Requested, Resolution, Transition};
 use crate::engine::{OperationKey, OperationState};
 use crate::store::{NoteChange, OperationRecord, Recovery, RequestNote};
@@ -202,7 +202,23 @@ impl MailboxActor {
         let key = order.key;
         self.desk.insert(key, Entry::recovered(record));
         self.moved = None;
+        // What holds it was not told to an engine that had nothing of it.
+        for hold in self
+            .desk
+            .holds(&self.world.holds.of_operations(self.now))
+            .into_iter()
+            .filter(|hold| hold.target == HoldTarget::Operation(key))
+        {
+            self.step(Input::Hold(hold));
+        }
         self.give(order, Input::Release(restored));
+        let crashes_max = self.policy.retry.crashes_max.get();
+        if self.engine.as_ref().is_some_and(|engine| engine.state(key).is_some())
+            && self.world.crashes().pardon(key, crashes_max)
+        {
+            // A restart before its attempt must not set it aside again.
+            self.keep_crashes(key);
+        }
         if self.engine.is_none() && self.moved.is_none() {
             // The engine broke before it had released it.
             self.desk.remove(key);

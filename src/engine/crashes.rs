@@ -103,6 +103,16 @@ impl Crashes {
         }
     }
 
+    /// A person lets one go on that was set aside: it may go once more, and one more crash sets it aside again. True where
+    /// its count is another one now.
+    pub fn pardon(&mut self, key: OperationKey, crashes_max: u32) -> bool {
+        let Some(count) = self.counts.get_mut(&key) else { return false };
+        let (before, most) = (*count, crashes_max.saturating_sub(1));
+        count.deaths = count.deaths.min(most);
+        count.panics = count.panics.min(most - count.deaths);
+        *count != before
+    }
+
     /// How often an operation has crashed its worker.
     #[must_use]
     pub fn of(&self, key: OperationKey) -> u32 {
@@ -183,6 +193,18 @@ mod tests {
         assert!(crashes.survived(key) && !crashes.survived(key));
         assert_eq!(crashes.kept(key), Some(CrashNote { panics: 2, deaths: 0, attempt: 4 }), "panics stay");
         assert_eq!(crashes.kept(OperationKey(9)), None);
+    }
+
+    #[test]
+    fn one_that_is_released_is_one_crash_away_from_being_set_aside_and_no_further() {
+        let (mut crashes, key) = (Crashes::new(T0), OperationKey(1));
+        assert!(!crashes.pardon(key, 3), "nothing was counted");
+        crashes.restore(key, CrashNote { panics: 3, deaths: 2, attempt: 5 });
+        assert!(crashes.pardon(key, 3) && !crashes.pardon(key, 3));
+        assert_eq!(crashes.kept(key), Some(CrashNote { panics: 0, deaths: 2, attempt: 5 }), "still a suspect");
+        assert!(!crashes.died(key, 5), "and its last death is not counted again");
+        assert!(crashes.pardon(key, 1));
+        assert_eq!(crashes.kept(key), None);
     }
 
     #[test]

@@ -272,11 +272,16 @@ impl KeySecret {
         bytes
     }
 
-    /// The hash of an admission key of a mailbox.
+    /// The hash of an admission key of a mailbox and a tenant. Tenants that share a mailbox choose their keys without
+    /// knowing of each other.
     #[must_use]
-    pub fn hash(&self, mailbox: &str, key: &str) -> KeyHash {
+    pub fn hash(&self, mailbox: &str, tenant: Option<&str>, key: &str) -> KeyHash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(&(mailbox.len() as u64).to_le_bytes()).update(mailbox.as_bytes()).update(key.as_bytes());
+        for part in [Some(mailbox), tenant] {
+            let length = part.map_or(u64::MAX, |part| part.len() as u64);
+            hasher.update(&length.to_le_bytes()).update(part.unwrap_or_default().as_bytes());
+        }
+        hasher.update(key.as_bytes());
         let mut hash = [0; 16];
         hasher.finalize_xof().fill(&mut hash);
         KeyHash(hash)
@@ -309,14 +314,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_tells_secrets_mailboxes_and_keys_apart_and_is_read_as_it_is_printed() {
+    fn a_hash_tells_secrets_mailboxes_tenants_and_keys_apart_and_is_read_as_it_is_printed() {
         let (one, two) = (KeySecret::new([1; 32]), KeySecret::new([2; 32]));
-        let hashes = [one.hash("a", "bc"), one.hash("ab", "c"), one.hash("a", "c"), two.hash("a", "bc")];
+        let hashes = [
+            one.hash("a", None, "bc"),
+            one.hash("ab", None, "c"),
+            one.hash("a", None, "c"),
+            two.hash("a", None, "bc"),
+            one.hash("a", Some("b"), "c"),
+            one.hash("a", Some("bc"), ""),
+            one.hash("a", Some(""), "bc"),
+        ];
         for (at, hash) in hashes.iter().enumerate() {
             assert!(!hashes[..at].contains(hash));
             assert_eq!(KeyHash::parse(&hash.to_string()), Some(*hash));
         }
-        assert_eq!(one.hash("a", "bc"), hashes[0]);
+        assert_eq!(one.hash("a", None, "bc"), hashes[0]);
         assert_eq!(KeyHash::parse("+0000000000000000000000000000000"), None);
         assert_eq!(format!("{one:?}"), "KeySecret");
     }

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use mailweir::clock::TokioClock;
 use mailweir::engine::policy::DuplicatePolicy;
 use mailweir::engine::{OperationState, Sent, Timestamp};
+use mailweir::scheduler::{HoldScope, Order};
 use mailweir::store::{CrashNote, MemoryStore, NoteBody, Store};
 use mailweir::transport::{Answer, Attempt, Transport, Verdict};
 use mailweir::{Config, Scheduler, SchedulerHandle};
@@ -246,7 +247,7 @@ fn panics_are_counted_over_restarts() {
         scheduler.shutdown().await;
         let scheduler = lives.next().await;
         let handle = scheduler.handle();
-        let order = mailweir::scheduler::Order::new("once more").deadline(HOUR);
+        let order = Order::new("once more").deadline(HOUR);
         handle.release("bad", order).await.expect("an answer");
         timeout(LIFE, lives.transport.dies.notified()).await.expect("it is sent");
         drop(scheduler);
@@ -255,6 +256,38 @@ fn panics_are_counted_over_restarts() {
         sleep(SECOND).await;
         assert_eq!((lives.state("bad").await, lives.transport.sends("bad")), (OperationState::Quarantined, 1));
         let kept = lives.crashes().await;
-        assert_eq!(kept.iter().map(|count| (count.panics, count.deaths)).collect::<Vec<_>>(), [(2, 1)]);
+        assert_eq!(
+            kept.iter().map(|count| (count.panics, count.deaths)).collect::<Vec<_>>(),
+            [(1, 1)],
+            "its release took one off"
+        );
+    });
+}
+
+#[test]
+fn a_release_from_poison_outlives_a_restart_before_its_attempt() {
+    paused(|| async {
+        let mut lives = Lives::new();
+        lives.until_it_dies(async |handle| submit(handle, &["bad"]).await).await;
+        for _ in 0..2 {
+            lives.until_it_dies(async |_| {}).await;
+        }
+        let scheduler = lives.next().await;
+        sleep(SECOND).await;
+        assert_eq!(lives.state("bad").await, OperationState::Quarantined);
+        let (handle, mailbox) = (scheduler.handle(), HoldScope::Mailbox(MAILBOX.into()));
+        handle.hold(mailbox.clone(), Order::new("a deploy").expires_in(LIFE * 10)).await.expect("held");
+        handle.release("bad", Order::new("once more").deadline(HOUR * 9)).await.expect("an answer");
+        scheduler.shutdown().await;
+        let scheduler = lives.next().await;
+        sleep(SECOND).await;
+        assert_ne!(lives.state("bad").await, OperationState::Quarantined, "a person has let it go on");
+        scheduler.handle().resume(mailbox, Order::new("deployed")).await.expect("resumed");
+        timeout(LIFE, lives.transport.dies.notified()).await.expect("it is sent once");
+        drop(scheduler);
+        sleep(SECOND).await;
+        let _scheduler = lives.next().await;
+        sleep(SECOND).await;
+        assert_eq!((lives.state("bad").await, lives.transport.sends("bad")), (OperationState::Quarantined, 4));
     });
 }

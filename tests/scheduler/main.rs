@@ -26,6 +26,7 @@ mod orders;
 mod outcomes;
 #[cfg(feature = "sqlite")]
 mod outstanding;
+mod overtaken;
 mod panics;
 mod permits;
 mod persons;

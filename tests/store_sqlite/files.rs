@@ -177,6 +177,24 @@ fn a_second_store_of_one_process_is_refused_until_the_first_is_closed() {
     drop(place.open());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_file_that_is_not_there_makes_no_new_outbox_in_its_place() {
+    let place = Place::new();
+    let (link, volume) = (place.folder().join("link.db"), place.folder().join("volume"));
+    std::os::unix::fs::symlink(volume.join("outbox.db"), &link).unwrap();
+    for mounted in [false, true] {
+        let error = SqliteStore::open(&link).expect_err("nothing is there").to_string();
+        assert!(error.contains("link.db") && error.contains("volume/outbox.db"), "{error}");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink(), "it is left as it was");
+        if !mounted {
+            // Its folder is there, and still it does not mean to be made anew.
+            std::fs::create_dir(&volume).unwrap();
+        }
+    }
+    assert_eq!(std::fs::read_dir(&volume).unwrap().count(), 0);
+}
+
 #[test]
 fn a_store_that_is_dropped_lets_go_of_its_file_by_itself() {
     let place = Place::new();

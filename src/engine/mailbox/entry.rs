@@ -107,7 +107,7 @@ pub(super) enum Step {
     /// Not charged here; the shared scopes grant it when they have room.
     Waiting,
     /// Charged everywhere; the attempt row is being written.
-    Claiming { shared: Shared },
+    Claiming { shared: Shared, since: Timestamp },
     /// The attempt is live, or the permit is out.
     Attempting { sent_at: Timestamp, shared: Shared },
     /// It may have been accepted. In the `due` table for its next look-up.

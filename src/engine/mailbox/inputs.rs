@@ -1,5 +1,7 @@
 //! Inputs that carry an operation forward: in at the door, past the shared scopes, past the outbox.
 
+use std::time::Duration;
+
 use super::entry::{Entry, Shared, Step, Wish};
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
@@ -171,15 +173,19 @@ impl Mailbox {
         }
         entry.rows = entry.rows.saturating_add(1);
         entry.apply(Transition::Claim);
-        entry.step = Step::Claiming { shared };
+        entry.step = Step::Claiming { shared, since: now };
         self.effects.push_back(Effect::Claim { key, attempt: entry.rows, cost: entry.cost() });
     }
 
     fn claimed(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Claiming { shared } = entry.step else { return };
-        let unwanted = entry.wish != Wish::Nothing || entry.deadline <= now;
-        if unwanted || self.budget.shut_until(now).is_some() || self.is_unowned(now, key) {
+        let Step::Claiming { shared, since } = entry.step else { return };
+        let (unwanted, kind) = (entry.wish != Wish::Nothing || entry.deadline <= now, entry.kind);
+        let (timeout, arrives_by) = self.may_take(since);
+        // A row that took too long to write leaves no time to send.
+        let late = kind == OperationKind::Send && arrives_by.since(now) < timeout / 2;
+        let stopped = self.budget.shut_until(now).is_some() || self.is_key_held(key) || self.is_unowned(now, key);
+        if unwanted || late || stopped {
             // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
             self.void(now, key, shared, now);
             return;
@@ -191,13 +197,19 @@ impl Mailbox {
         entry.step = Step::Attempting { sent_at: now, shared };
         let effect = match entry.kind {
             OperationKind::Send => {
-                let timeout = self.policy.retry.attempt_timeout.min(self.policy.guard.request_deadline_max);
-                Effect::Send { key, attempt: entry.rows, deadline: now.after(timeout) }
+                Effect::Send { key, attempt: entry.rows, deadline: now.after(timeout).min(arrives_by) }
             }
             OperationKind::Permit => Effect::Grant { key },
         };
         self.effects.push_back(effect);
         self.stirred = false;
+    }
+
+    /// How long an attempt may take, and until when one of that claim may reach the provider: who rebuilds budgets from the
+    /// attempt log knows nothing but when the row was claimed.
+    fn may_take(&self, claimed_at: Timestamp) -> (Duration, Timestamp) {
+        let longest = self.policy.guard.request_deadline_max;
+        (self.policy.retry.attempt_timeout.min(longest), claimed_at.after(longest))
     }
 
     /// The attempt row is void: no byte left the machine. The operation goes on at `at`.

@@ -80,6 +80,11 @@ impl PastAttempt {
     }
 }
 
+/// An instant that was named at `said_at`, where the clock was set back since: as far ahead as it was then.
+fn rebased(now: Timestamp, said_at: Timestamp, at: Timestamp) -> Timestamp {
+    if said_at > now { now.after(at.since(said_at)) } else { at }
+}
+
 impl Mailbox {
     /// Puts the breaker back that an earlier life of this mailbox had: call it before [`Mailbox::restore`].
     pub fn restore_breaker(&mut self, now: Timestamp, memory: &BreakerMemory) {
@@ -156,7 +161,8 @@ impl Mailbox {
             }
             _ => {
                 self.assume_sent(now, key, tried.get(&key));
-                let at = restored.next_at.unwrap_or(not_before);
+                let at =
+                    restored.next_at.map_or(not_before, |next| rebased(now, restored.changed_at, next).max(not_before));
                 if at > now {
                     self.table.delay(key, Step::Delayed { due_at: at });
                 } else {

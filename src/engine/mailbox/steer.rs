@@ -1,5 +1,7 @@
 //! What operators and callers ask for about one operation: cancel, set aside, release, discard.
 
+use std::sync::Arc;
+
 use super::entry::{Step, Wish};
 use super::table::End;
 use super::{Effect, Mailbox, Outcome, RestoredOperation};
@@ -144,6 +146,12 @@ impl Mailbox {
         }
         self.table.remove(key);
         self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Cancelled, tell_by: self.now });
+    }
+
+    /// On whose behalf a live operation is sent.
+    #[must_use]
+    pub fn tenant(&self, key: OperationKey) -> Option<&Arc<str>> {
+        self.table.get(key).and_then(|entry| self.table.tenant(entry))
     }
 
     /// A final state that a person may lift is not held here: the shell reads it from the store and enqueues it

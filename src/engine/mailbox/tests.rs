@@ -19,6 +19,7 @@ mod holds;
 mod in_doubt;
 mod late;
 mod mended;
+mod overtaken;
 mod standing;
 mod tenure;
 mod unknown;

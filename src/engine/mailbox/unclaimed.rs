@@ -24,7 +24,7 @@ pub enum ClaimFailure {
 impl Mailbox {
     pub(super) fn claim_failed(&mut self, now: Timestamp, key: OperationKey, failure: ClaimFailure) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        let Step::Claiming { shared } = entry.step else { return };
+        let Step::Claiming { shared, .. } = entry.step else { return };
         entry.apply(Transition::Void);
         let voids = entry.more().voids.saturating_add(1);
         entry.more_mut().voids = voids;

@@ -57,6 +57,14 @@ fn place(path: &Path) -> Result<PathBuf, StoreError> {
     if let Ok(file) = fs::canonicalize(path) {
         return Ok(file);
     }
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        // An outbox on a volume that is not mounted is not an outbox that was never made.
+        let to = fs::read_link(path).unwrap_or_default();
+        return Err(unusable(
+            path,
+            format_args!("it is a link to {}, which is not there: mount it, or remove the link", to.display()),
+        ));
+    }
     let name = path.file_name().ok_or_else(|| unusable(path, "it names no file: name one in an existing folder"))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = fs::canonicalize(folder)
