@@ -67,7 +67,7 @@ pub(crate) fn outcome(record: &OperationRecord) -> Option<Outcome> {
             let (attempts, maybe_sent) = (record.attempts, record.maybe_sent);
             Outcome::Exhausted { attempts, throttled: None, maybe_sent }
         }
-        OperationState::Cancelled => Outcome::Cancelled,
+        OperationState::Cancelled => Outcome::Cancelled { maybe_sent: record.maybe_sent },
         OperationState::Quarantined => Outcome::Quarantined,
         OperationState::Admitted
         | OperationState::Queued

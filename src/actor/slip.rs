@@ -204,9 +204,9 @@ mod tests {
         let mut behind = Listening::new(other.slip());
         assert!(poll(&mut early).is_pending() && poll(&mut behind).is_pending());
         teller.add(other);
-        teller.send(Outcome::Cancelled);
+        teller.send(Outcome::Cancelled { maybe_sent: false });
         for listening in [&mut early, &mut late, &mut behind] {
-            assert_eq!(poll(listening), Poll::Ready(Ok(Outcome::Cancelled)));
+            assert_eq!(poll(listening), Poll::Ready(Ok(Outcome::Cancelled { maybe_sent: false })));
         }
     }
 

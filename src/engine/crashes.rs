@@ -172,7 +172,7 @@ mod tests {
         }
         assert_eq!(crashes.count(Some(OperationKey(5)), None), 2);
         assert!(!crashes.concluded(OperationKey(5), &Outcome::Quarantined));
-        assert!(crashes.concluded(OperationKey(6), &Outcome::Cancelled));
+        assert!(crashes.concluded(OperationKey(6), &Outcome::Cancelled { maybe_sent: false }));
         assert_eq!((crashes.of(OperationKey(5)), crashes.of(OperationKey(6))), (2, 0));
         assert_eq!(crashes.count(Some(OperationKey(20_000)), None), 1);
         assert_eq!((crashes.of(OperationKey(0)), crashes.counts.len()), (1, COUNTED_MAX));

@@ -172,7 +172,14 @@ impl One<'_> {
         }
         match run.told.outcomes.get(id) {
             Some(Outcome::Accepted { .. }) if self.taken == 0 => Err("told accepted, and never taken".to_owned()),
-            Some(Outcome::Cancelled) if self.taken > 0 => Err("told cancelled, and taken".to_owned()),
+            Some(Outcome::Cancelled { maybe_sent: false }) if self.taken > 0 => {
+                Err("told cancelled and surely not sent, and taken".to_owned())
+            }
+            Some(Outcome::Cancelled { maybe_sent } | Outcome::Exhausted { maybe_sent, .. })
+                if run.rows.get(id).is_some_and(|row| row.state == state && row.maybe_sent != *maybe_sent) =>
+            {
+                Err(format!("told {:?}, and its row says otherwise", run.told.outcomes[id]))
+            }
             Some(Outcome::Exhausted { .. } | Outcome::Rejected { .. }) if state == OperationState::Accepted => {
                 Err(format!("told {:?}, and accepted", run.told.outcomes[id]))
             }

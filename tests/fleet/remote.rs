@@ -65,7 +65,7 @@ fn cancel_and_hold_reach_the_owner_from_anywhere() {
         assert_eq!(state(owner.operation("held").await.expect("an answer")), OperationState::Queued);
         let cancelled = remote.cancel("held", Order::new("not this one")).await;
         assert!(matches!(cancelled, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{cancelled:?}");
-        assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled)));
+        assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled { maybe_sent: false })));
         remote.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("done")).await.expect("lifted");
         let next = owner.submit(submission(MAILBOX, "next", Lane::Foreground)).await.expect("it is stored");
         assert!(matches!(next.outcome().await, Ok(Outcome::Accepted { .. })));

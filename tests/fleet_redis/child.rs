@@ -118,7 +118,7 @@ fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Accepted { .. } => "accepted",
         Outcome::Unknown => "unknown",
-        Outcome::Cancelled => "cancelled",
+        Outcome::Cancelled { .. } => "cancelled",
         _ => "another end",
     }
 }

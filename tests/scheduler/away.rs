@@ -112,7 +112,7 @@ fn a_live_engine_whose_records_are_not_taken_has_its_ends_told_at_the_deadline()
         });
         assert_eq!(told(waits, &begun, MINUTE * 10).await, UNSENT);
         assert!(!cancelled.is_finished(), "an order is confirmed when it is written");
-        assert_eq!(told(stopped, &begun, HOUR * 2).await, Outcome::Cancelled);
+        assert_eq!(told(stopped, &begun, HOUR * 2).await, Outcome::Cancelled { maybe_sent: false });
         for id in ["waits", "stopped"] {
             assert_eq!(stored(&store, id).await, (OperationState::Queued, false));
         }

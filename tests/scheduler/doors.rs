@@ -165,7 +165,7 @@ fn a_mailbox_that_is_taken_off_a_closed_list_takes_nothing_new_in_and_keeps_what
         assert!(permit.is_err(), "{permit:?}");
         assert!(!handle.explain("waits").await.expect("its operations are still there").is_empty());
         handle.cancel("waits", Order::new("gone")).await.expect("done");
-        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled));
+        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled { maybe_sent: false }));
     });
 }
 

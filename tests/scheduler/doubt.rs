@@ -69,7 +69,7 @@ fn a_cancellation_is_confirmed_when_it_is_written_and_not_before() {
         store.faults().record = None;
         let answer = timeout(Duration::from_secs(5), cancelling).await.expect("soon").expect("no panic");
         assert!(matches!(answer, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{answer:?}");
-        assert!(matches!(outcome.await.expect("no panic"), Ok(Outcome::Cancelled)));
+        assert!(matches!(outcome.await.expect("no panic"), Ok(Outcome::Cancelled { maybe_sent: false })));
         assert_eq!(transport.count(), 1);
     });
 }
@@ -111,7 +111,7 @@ fn an_operation_whose_claim_was_in_doubt_ends_in_the_store_as_it_did_for_its_cal
             let ticket = handle.submit(foreground(id)).await.expect("stored");
             let answer = handle.cancel(id, Order::new("not needed")).await;
             assert!(matches!(answer, Ok(OrderAnswer::Done { .. })), "{id}: {answer:?}");
-            assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled)));
+            assert!(matches!(ticket.outcome().await, Ok(Outcome::Cancelled { maybe_sent: false })));
             let row = handle.operation(id).await.expect("a store").expect("it was stored");
             assert_eq!(row.state, OperationState::Cancelled, "{id}");
         }

@@ -71,7 +71,7 @@ fn a_ticket_asked_for_while_the_operation_is_cancelled_does_not_queue_it_again()
         assert!(matches!(cancelled, Ok(OrderAnswer::Done { state: OperationState::Cancelled })), "{cancelled:?}");
         for ticket in [waits, ticket.expect("known")] {
             let outcome = timeout(Duration::from_secs(1), ticket.outcome()).await.expect("at once");
-            assert_eq!(outcome, Ok(Outcome::Cancelled));
+            assert_eq!(outcome, Ok(Outcome::Cancelled { maybe_sent: false }));
         }
         sleep(Duration::from_secs(7_200)).await;
         assert_eq!(transport.count(), 1);

@@ -118,7 +118,7 @@ fn holds_and_trips_say_who_ordered_them_and_what_is_done_once_takes_no_expiry() 
         let error = handle.cancel("waits", order.clone().expires_in(MINUTE)).await.expect_err("an expiry");
         assert!(error.to_string().contains("expires_in") && !error.is_retryable(), "{error}");
         assert!(handle.cancel("waits", order).await.is_ok());
-        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled));
+        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled { maybe_sent: false }));
     });
 }
 

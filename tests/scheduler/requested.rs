@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
+use mailweir::Outcome;
 use mailweir::config::Config;
 use mailweir::engine::OperationState;
 use mailweir::engine::policy::DuplicatePolicy;
@@ -50,9 +51,12 @@ async fn asked_for(handle: &SchedulerHandle) {
     assert_eq!(answer, OrderAnswer::Requested { state: OperationState::Unknown });
 }
 
-async fn assert_cancelled(handle: &SchedulerHandle) {
+/// Cancelled in its row and for whoever asks by submitting it again, and both say whether it may have been sent.
+async fn assert_cancelled(handle: &SchedulerHandle, maybe_sent: bool) {
     let row = handle.operation("one").await.expect("a store").expect("stored");
-    assert_eq!(row.state, OperationState::Cancelled);
+    assert_eq!((row.state, row.maybe_sent), (OperationState::Cancelled, maybe_sent));
+    let again = handle.submit(foreground("one")).await.expect("the same operation");
+    assert_eq!(again.outcome().await, Ok(Outcome::Cancelled { maybe_sent }));
     let words = row.order.expect("said by somebody");
     assert_eq!((&*words.reason, words.by.as_deref()), ("wrong list", Some("kim")));
 }
@@ -65,7 +69,7 @@ fn a_cancellation_that_was_promised_outlives_a_kill_and_nothing_is_sent_after_it
         let handle = lives.begin_with(at_least_once(), second.clone()).await;
         tokio::time::sleep(MINUTE * 60).await;
         assert_eq!((first.0.count(), second.0.count()), (1, 0), "sent again after its cancellation was promised");
-        assert_cancelled(&handle).await;
+        assert_cancelled(&handle, false).await;
         let left = lives.store().recover(START, None).await.expect("a store").notes;
         assert!(left.iter().all(|note| note.key.kind != NoteKind::Request), "{left:?}");
     });
@@ -78,7 +82,7 @@ fn a_promised_cancellation_of_what_nobody_can_look_up_ends_cancelled_with_its_wo
         let handle = lives.begin(unlimited(), &transport).await;
         asked_for(&handle).await;
         tokio::time::sleep(MINUTE * 60).await;
-        assert_cancelled(&handle).await;
+        assert_cancelled(&handle, true).await;
         assert_eq!(transport.count(), 1);
     });
 }

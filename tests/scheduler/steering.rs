@@ -24,7 +24,7 @@ fn a_waiting_operation_is_cancelled_and_a_live_one_stops_when_it_has_ended() {
             handle.cancel("waits", Order::new("a test")).await.expect("an answer"),
             OrderAnswer::Done { state: OperationState::Cancelled }
         );
-        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled));
+        assert_eq!(waits.outcome().await, Ok(Outcome::Cancelled { maybe_sent: false }));
         assert_eq!(
             handle.cancel("live", Order::new("a test")).await.expect("an answer"),
             OrderAnswer::Requested { state: OperationState::Attempting }

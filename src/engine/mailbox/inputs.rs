@@ -244,10 +244,15 @@ impl Mailbox {
         if self.table.get(key).is_some_and(|entry| entry.step == Step::Waiting) {
             self.give_back_shared(key);
         }
-        if let Some(entry) = self.table.get_mut(key) {
-            entry.apply(Transition::Cancel);
-        }
-        self.end(now, key, Transition::Cancel, Outcome::Cancelled);
+        self.end_unwanted(now, key, Transition::Cancel);
+    }
+
+    /// Ends as cancelled by `transition`, and says whether it may have been sent.
+    pub(super) fn end_unwanted(&mut self, now: Timestamp, key: OperationKey, transition: Transition) {
+        let Some(entry) = self.table.get_mut(key) else { return };
+        entry.apply(transition);
+        let maybe_sent = entry.is_in_doubt(transition);
+        self.end(now, key, transition, Outcome::Cancelled { maybe_sent });
     }
 
     /// Records a final transition, answers the ticket, and forgets the operation.

@@ -334,8 +334,12 @@ pub enum Outcome {
     },
     /// It may have been accepted, and will not be repeated blindly.
     Unknown,
-    /// Cancelled.
-    Cancelled,
+    /// A person, or whoever submitted it, did not want it any more.
+    Cancelled {
+        /// An attempt may have been accepted without anybody knowing: it was under way, or unknown, when the cancellation
+        /// was asked for. False: it was certainly not sent.
+        maybe_sent: bool,
+    },
     /// Set aside for a person.
     Quarantined,
 }

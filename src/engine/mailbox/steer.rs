@@ -65,6 +65,7 @@ impl Mailbox {
         entry.apply(transition);
         if entry.wish == Wish::Cancel {
             // A person said already what is to become of it.
+            entry.set_in_doubt(entry.is_in_doubt(transition));
             self.record(now, key, transition, None);
             return self.never_send(now, key);
         }
@@ -120,10 +121,7 @@ impl Mailbox {
 
     /// Ends a quarantined operation for good.
     fn never_send(&mut self, now: Timestamp, key: OperationKey) {
-        if let Some(entry) = self.table.get_mut(key) {
-            entry.apply(Transition::Discard);
-        }
-        self.end(now, key, Transition::Discard, Outcome::Cancelled);
+        self.end_unwanted(now, key, Transition::Discard);
     }
 
     /// Takes a quarantined operation in again as it was; `None` when it is not one, or is here already.
@@ -145,7 +143,8 @@ impl Mailbox {
             self.give_back_shared(key);
         }
         self.table.remove(key);
-        self.effects.push_back(Effect::Outcome { key, outcome: Outcome::Cancelled, tell_by: self.now });
+        let outcome = Outcome::Cancelled { maybe_sent: false };
+        self.effects.push_back(Effect::Outcome { key, outcome, tell_by: self.now });
     }
 
     /// On whose behalf a live operation is sent.

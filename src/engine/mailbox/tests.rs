@@ -73,12 +73,24 @@ impl Rig {
 
     fn input(&mut self, input: Input) {
         self.mailbox.handle(self.now, input);
+        let mut row = None;
         while let Some(effect) = self.mailbox.poll_effect() {
             match effect {
                 Effect::Claim { key, .. } => self.mailbox.handle(self.now, Input::Claimed { key }),
                 Effect::Send { key, .. } | Effect::Grant { key } => self.sent.push(key),
-                Effect::Outcome { key, outcome, .. } => self.outcomes.push((key, outcome)),
-                Effect::Record(record) => self.records.push((record.key, record.transition)),
+                Effect::Outcome { key, outcome, .. } => {
+                    let told = match outcome {
+                        Outcome::Exhausted { maybe_sent, .. } | Outcome::Cancelled { maybe_sent } => Some(maybe_sent),
+                        _ => None,
+                    };
+                    let kept = row.filter(|(of, _)| told.is_some() && *of == key).map(|(_, maybe_sent)| maybe_sent);
+                    assert!(kept.is_none() || kept == told, "{key:?}: told {told:?}, and its row says {kept:?}");
+                    self.outcomes.push((key, outcome));
+                }
+                Effect::Record(record) => {
+                    row = Some((record.key, record.maybe_sent));
+                    self.records.push((record.key, record.transition));
+                }
                 Effect::Event(event) => self.events.push(event),
                 other => self.others.push(other),
             }
@@ -344,11 +356,11 @@ fn cancelling_a_live_attempt_waits_for_its_end() {
     rig.submit(1, Lane::Foreground);
     rig.submit(2, Lane::Foreground);
     rig.input(Input::Cancel { key: OperationKey(2) });
-    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled { maybe_sent: false }));
     rig.input(Input::Cancel { key: OperationKey(1) });
     assert_eq!(rig.outcome(1), None);
     rig.answer(1, throttled(None));
-    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent: false }));
     assert_eq!(rig.mailbox.state(OperationKey(1)), None);
 }
 

@@ -82,7 +82,7 @@ impl Notes {
                 Outcome::Exhausted { attempts, throttled: None, maybe_sent: record.maybe_sent }
             }
             OperationState::Quarantined => Outcome::Quarantined,
-            OperationState::Cancelled => Outcome::Cancelled,
+            OperationState::Cancelled => Outcome::Cancelled { maybe_sent: record.maybe_sent },
             _ => return,
         };
         self.end(key, now, outcome);

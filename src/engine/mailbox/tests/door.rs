@@ -143,7 +143,7 @@ fn a_permit_is_granted_and_settled_and_records_what_became_of_its_charge() {
     assert_eq!(rig.sent, [OperationKey(1)]);
     rig.answer(1, Verdict::Accepted);
     rig.input(Input::Cancel { key: OperationKey(2) });
-    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled { maybe_sent: false }));
     assert_eq!(rig.records, [(OperationKey(1), Transition::Accept)], "the one that was never granted has no charge");
     assert_eq!(rig.mailbox.facts(rig.now).windows[0].used, [1, 0]);
     for (key, verdict, recorded) in [

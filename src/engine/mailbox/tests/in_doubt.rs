@@ -33,7 +33,7 @@ fn an_attempt_that_outlasts_the_deadline_ends_at_its_own_end_where_nothing_may_f
     let (outcomes, next) = outlast(at_least_once(), false);
     assert_eq!(outcomes, [Outcome::Unknown], "the look-ups decide");
     assert!(next.is_some(), "and are made");
-    assert_eq!(outlast(at_least_once(), true).0, [Outcome::Cancelled]);
+    assert_eq!(outlast(at_least_once(), true).0, [Outcome::Cancelled { maybe_sent: true }]);
 }
 
 #[test]
@@ -58,5 +58,48 @@ fn what_may_have_been_sent_says_so_after_a_person_let_it_go_on() {
         rig.run_until(at(7_200));
         let Some(Outcome::Exhausted { maybe_sent: told, .. }) = rig.outcome(1) else { panic!("{:?}", rig.outcome(1)) };
         assert_eq!(*told, maybe_sent);
+    }
+}
+
+#[test]
+fn a_cancelled_operation_says_whether_it_may_have_been_sent() {
+    // How its attempt ended that was under way, and whether that leaves a doubt.
+    let no_answer = |seconds| (Verdict::Unknown, seconds);
+    let refused = Verdict::Transient { sent: Sent::Maybe, retry_after: None };
+    let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
+    let cases =
+        [(no_answer(7_200), true), ((refused, 60), false), ((unsent, 60), false), ((throttled(None), 60), false)];
+    for ((verdict, seconds), maybe_sent) in cases {
+        let mut rig = Rig::new(policy(&["50 requests / 1h"], 4));
+        rig.submit(1, Lane::Foreground);
+        rig.input(Input::Cancel { key: OperationKey(1) });
+        rig.answer(1, verdict.clone());
+        rig.run_until(at(seconds));
+        assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent }), "{verdict:?}");
+    }
+    let mut rig = Rig::new(policy(&["1 requests / 1h"], 4));
+    rig.submit(1, Lane::Foreground);
+    rig.submit(2, Lane::Foreground);
+    rig.input(Input::Cancel { key: OperationKey(2) });
+    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled { maybe_sent: false }), "it waited");
+}
+
+#[test]
+fn what_a_person_gives_up_for_good_says_what_it_was_set_aside_with() {
+    for maybe_sent in [false, true] {
+        let mut rig = Rig::new(at_least_once());
+        let restored = RestoredOperation {
+            operation: rig.operation(1, Lane::Foreground),
+            state: OperationState::Quarantined,
+            next_at: None,
+            rows: 1,
+            changed_at: T0,
+            maybe_sent,
+            crashes: 0,
+            requested: None,
+            accepted: None,
+        };
+        rig.input(Input::Discard(Box::new(restored)));
+        assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent }));
     }
 }

@@ -90,7 +90,7 @@ fn an_operation_that_ends_with_a_late_grant_gives_it_back_once() {
     rig.submit_of(2, Lane::Foreground, "zenith");
     rig.grant(1);
     rig.input(Input::Cancel { key: OperationKey(1) });
-    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent: false }));
     rig.grant(2);
     assert_eq!(rig.returned(), [1]);
     assert_eq!(rig.sent, [OperationKey(2)]);

@@ -163,7 +163,7 @@ fn what_waits_for_the_word_of_the_shared_scopes_has_a_deadline_and_can_be_cancel
     rig.input(Input::Enqueue(operation));
     rig.submit(2, Lane::Foreground);
     rig.input(Input::Cancel { key: OperationKey(2) });
-    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(2), Some(&Outcome::Cancelled { maybe_sent: false }));
     rig.now = at(10);
     rig.input(Input::Wake);
     assert!(matches!(rig.outcome(1), Some(Outcome::Exhausted { .. })));

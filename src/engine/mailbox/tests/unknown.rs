@@ -231,7 +231,7 @@ fn an_unknown_that_was_to_be_cancelled_ends_cancelled_however_it_is_given_up() {
         rig.answer(1, Verdict::Unknown);
         rig.input(Input::Cancel { key: OperationKey(1) });
         rig.run_until(at(7_200));
-        assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+        assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent: true }));
         let moves: Vec<_> = rig.records.iter().map(|(_, transition)| *transition).collect();
         assert_eq!(moves, [Lose, GiveUp, Discard]);
         assert!(!rig.events.iter().any(|event| matches!(event, Event::OperationQuarantined { .. })));
@@ -242,7 +242,11 @@ fn an_unknown_that_was_to_be_cancelled_ends_cancelled_however_it_is_given_up() {
         rig.wake_at(seconds);
         rig.absent();
     }
-    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled), "absent for sure, and no attempt is left");
+    assert_eq!(
+        rig.outcome(1),
+        Some(&Outcome::Cancelled { maybe_sent: false }),
+        "absent for sure, and no attempt is left"
+    );
     assert!(!rig.records.contains(&(OperationKey(1), Expire)));
 }
 
@@ -254,7 +258,7 @@ fn an_operation_that_was_to_be_cancelled_is_not_exhausted_by_the_attempt_that_it
     rig.submit(1, Lane::Foreground);
     rig.input(Input::Cancel { key: OperationKey(1) });
     rig.answer(1, Verdict::Transient { sent: Sent::Maybe, retry_after: None });
-    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled));
+    assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent: false }));
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn a_damaged_email_that_was_to_be_cancelled_is_cancelled() {
     engine.handle(T0, Input::Cancel { key: OperationKey(1) });
     let failure = ClaimFailure::Damaged("its row is missing".into());
     engine.handle(T0, Input::ClaimFailed { key: OperationKey(1), failure });
-    let is_cancelled = |effect: Effect| matches!(effect, Effect::Outcome { outcome: Outcome::Cancelled, .. });
+    let is_cancelled = |effect: Effect| matches!(effect, Effect::Outcome { outcome: Outcome::Cancelled { .. }, .. });
     assert!(std::iter::from_fn(|| engine.poll_effect()).any(is_cancelled));
 }
 
