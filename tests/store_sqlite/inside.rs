@@ -169,7 +169,7 @@ fn attempts_outlive_their_operation_as_long_as_they_can_count() {
 fn the_file_says_whose_it_is_and_keeps_its_log_beside() {
     let place = Place::filled(1);
     assert_eq!(number(&place, "PRAGMA application_id"), 0x6d77_6f62);
-    assert_eq!(number(&place, "PRAGMA user_version"), 9);
+    assert_eq!(number(&place, "PRAGMA user_version"), 10);
     assert_eq!(ask(&place, "PRAGMA journal_mode"), ["wal"]);
     assert_eq!(ask(&place, "PRAGMA foreign_key_check"), Vec::<String>::new());
 }

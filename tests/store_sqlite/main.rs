@@ -7,6 +7,7 @@ mod crashes;
 mod files;
 mod inside;
 mod kill;
+mod names;
 mod notes;
 mod permits;
 mod room;

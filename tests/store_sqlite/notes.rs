@@ -59,7 +59,7 @@ fn a_file_of_the_first_version_is_brought_up_with_everything_in_it() {
         assert_ne!(again.secret, mailweir::store::KeySecret::default());
     });
     let version: i32 = place.shell().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 9);
+    assert_eq!(version, 10);
 }
 
 #[test]

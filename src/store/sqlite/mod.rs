@@ -35,6 +35,7 @@ mod reply;
 mod row;
 mod schema;
 mod tally;
+mod unused;
 mod write;
 mod writer;
 

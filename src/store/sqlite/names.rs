@@ -1,6 +1,6 @@
 //! Mailboxes and tenants by number, and text that many rows share.
 //!
-//! A name is stored once and never changes its number. Here each is one allocation however many rows name it: a
+//! A name is stored once, keeps its number while anything bears it, and is forgotten when nothing does (`unused`). Here each is one allocation however many rows name it: a
 //! million operations of one mailbox share one string.
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +24,12 @@ impl Names {
     /// Forgets everything: after a rollback, numbers may mean something else.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// Forgets one that is no longer in the file: its number never means another name, but its text may get another one.
+    pub(super) fn drop(&mut self, number: i64, text: &str) {
+        self.by_number.remove(&number);
+        self.by_text.remove(text);
     }
 
     fn keep(&mut self, text: Arc<str>, number: i64) {

@@ -46,11 +46,11 @@ impl<'c> Notes<'c> {
         })
     }
 
-    /// Forgets what is over at `now`, at most `count` notes.
-    pub(super) fn forget(&mut self, tally: &mut Tally<'_>, now: Timestamp, count: usize) -> Result<(), Fault> {
+    /// Forgets what is over at `now`, at most `count` notes; how many.
+    pub(super) fn forget(&mut self, tally: &mut Tally<'_>, now: Timestamp, count: usize) -> Result<usize, Fault> {
         let over = self.forget.execute((row::stamp(now), i64::try_from(count).unwrap_or(i64::MAX)))?;
         tally.notes_moved(-i64::try_from(over).unwrap_or(i64::MAX));
-        Ok(())
+        Ok(over)
     }
 
     /// Whether there is room for all of `notes`; those that replace another need none, nor do orders and breakers.
@@ -111,16 +111,21 @@ impl<'c> Notes<'c> {
         Ok(())
     }
 
-    /// Forgets the note with this key, if there is one.
-    pub(super) fn drop(&mut self, connection: &Connection, tally: &mut Tally<'_>, key: &NoteKey) -> Result<(), Fault> {
+    /// Forgets the note with this key, if there is one; how many that were.
+    pub(super) fn drop(
+        &mut self,
+        connection: &Connection,
+        tally: &mut Tally<'_>,
+        key: &NoteKey,
+    ) -> Result<usize, Fault> {
         let mailbox = match &key.mailbox {
             None => Some(NO_MAILBOX),
             Some(mailbox) => names::find(connection, mailbox)?,
         };
-        let Some(mailbox) = mailbox else { return Ok(()) };
+        let Some(mailbox) = mailbox else { return Ok(0) };
         let removed = self.remove.execute((number(key.kind), mailbox, &*key.name))?;
         tally.notes_moved(-i64::try_from(removed).unwrap_or(i64::MAX));
-        Ok(())
+        Ok(removed)
     }
 }
 

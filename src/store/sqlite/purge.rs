@@ -1,4 +1,5 @@
-//! Forgetting: what has ended, its attempts and its emails, when their time or their room is used up.
+//! Forgetting: what has ended, its attempts and its emails, when their time or their room is used up; and then the names
+//! that nothing bears any more (`unused`).
 //!
 //! A little with every transaction, oldest first, so that nothing ever stops to clean up: each one forgets at most a
 //! few more rows than it wrote. What the oldest row is, is remembered, so that a commit in which nothing is due asks
@@ -12,6 +13,7 @@ use rusqlite::{Connection, Statement};
 use super::fault::Fault;
 use super::options::{PayloadRetention, SqliteOptions};
 use super::row;
+use super::unused::Unused;
 use super::write::Writes;
 use crate::engine::{OperationState, Timestamp};
 use crate::store::rules::is_over;
@@ -44,6 +46,7 @@ pub(super) struct Purge<'c> {
     oldest_kept: Statement<'c>,
     forget_kept: Statement<'c>,
     drop_payload: Statement<'c>,
+    unused: Unused<'c>,
 }
 
 impl<'c> Purge<'c> {
@@ -76,6 +79,7 @@ impl<'c> Purge<'c> {
                 .prepare("SELECT ended_at, key FROM kept_payload ORDER BY ended_at, key LIMIT ?1")?,
             forget_kept: connection.prepare("DELETE FROM kept_payload WHERE ended_at = ?1 AND key = ?2")?,
             drop_payload: connection.prepare("DELETE FROM payload WHERE key = ?1")?,
+            unused: Unused::new(connection)?,
         })
     }
 
@@ -83,6 +87,8 @@ impl<'c> Purge<'c> {
     pub(super) fn run(&mut self, writes: &mut Writes<'c>, written: usize) -> Result<(), Fault> {
         let room = written.saturating_add(SPARE);
         let now = writes.latest;
+        // First: the counts of what is forgotten below are written after this.
+        self.unused.run(writes, written)?;
         self.attempts(writes, now, room)?;
         writes.forget_notes(room)?;
         self.payloads(writes, now, room)?;
@@ -92,7 +98,9 @@ impl<'c> Purge<'c> {
     fn attempts(&mut self, writes: &mut Writes<'c>, now: Timestamp, room: usize) -> Result<(), Fault> {
         let cutoff = now.before(self.attempts_for);
         if writes.oldest.attempt < cutoff {
-            self.forget_attempts.execute((row::stamp(cutoff), limit(room)))?;
+            if self.forget_attempts.execute((row::stamp(cutoff), limit(room)))? > 0 {
+                writes.walk.is_owed();
+            }
             writes.oldest.attempt = oldest(&mut self.oldest_attempt)?;
         }
         Ok(())
@@ -119,6 +127,7 @@ impl<'c> Purge<'c> {
         for (key, mailbox, state) in doomed {
             self.forget.execute([key])?;
             writes.tally.removed(mailbox, state);
+            writes.walk.is_owed();
         }
         writes.oldest.ended = oldest(&mut self.first_ended)?;
         Ok(())

@@ -27,7 +27,7 @@
 //! Read with `sqlite3 -readonly FILE`; a transaction left open there makes the store's log grow.
 //!
 //! Why like this: payloads apart, so that changing a state does not rewrite an email; names of mailboxes and tenants
-//! once, as numbers, so that indexes stay small; counts beside, written with what they count, so that asking for them
+//! once, as numbers, so that indexes stay small, and no longer than something bears them; counts beside, written with what they count, so that asking for them
 //! scans nothing. Notes are one table: a key, an end, and a body in JSON that only the program above reads. A note that
 //! is over is removed by and by, so compare `until` with the clock. The secret under which admission keys are hashed
 //! lies beside them; what that protects is said at `KeySecret`. An attempt repeats its mailbox and costs because it outlives its operation's row.
@@ -40,7 +40,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 9] = [V1, V2, V3, V4, V5, V6, V7, V8, V9];
+const MIGRATIONS: [&str; 10] = [V1, V2, V3, V4, V5, V6, V7, V8, V9, V10];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -290,6 +290,11 @@ CREATE INDEX operation_deferred_by_campaign ON operation (campaign, lane, key >>
 /// An email that was cut off is told from a short one. Those of an earlier version say nothing of their size.
 const V9: &str = "
 ALTER TABLE payload ADD COLUMN size INTEGER;
+";
+
+/// Whether an attempt bears a tenant's name is a probe: names that nothing bears are forgotten.
+const V10: &str = "
+CREATE INDEX attempt_by_tenant ON attempt (tenant) WHERE tenant IS NOT NULL;
 ";
 
 /// Brings the file from `version` to [`VERSION`].

@@ -13,6 +13,7 @@ use super::options::{PayloadRetention, SqliteOptions};
 use super::purge::Oldest;
 use super::row;
 use super::tally::Tally;
+use super::unused::Walk;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::{OperationKey, OperationState, Timestamp};
@@ -29,6 +30,7 @@ pub(super) struct Writes<'c> {
     /// The latest instant any call has named: the clock of retention.
     pub(super) latest: Timestamp,
     pub(super) oldest: Oldest,
+    pub(super) walk: Walk,
     live_max: u64,
     keeps_payloads: bool,
     insert: Statement<'c>,
@@ -61,6 +63,7 @@ impl<'c> Writes<'c> {
             tally: Tally::new(connection)?,
             latest: Timestamp::EPOCH,
             oldest: Oldest::UNKNOWN,
+            walk: Walk::UNKNOWN,
             live_max: options.live_max,
             keeps_payloads: matches!(options.payloads, PayloadRetention::Keep { .. }),
             insert: prepare(
@@ -106,6 +109,7 @@ impl<'c> Writes<'c> {
         self.tally.roll_back();
         self.names.clear();
         self.oldest = Oldest::UNKNOWN;
+        self.walk = Walk::UNKNOWN;
     }
 
     /// Stores the whole batch or, for a reason that it answers with, nothing of it.
@@ -141,6 +145,10 @@ impl<'c> Writes<'c> {
 
     fn insert_noted(&mut self, new: &NewOperation) -> Result<Inserted, Fault> {
         let inserted = self.insert_one(new)?;
+        if inserted == Inserted::Conflict {
+            // Its names were numbered, and nothing may bear them.
+            self.walk.is_owed();
+        }
         if let Some(note) = new.note.as_ref().filter(|_| inserted != Inserted::Conflict) {
             self.notes.keep(self.connection, &mut self.names, &mut self.tally, note)?;
             self.latest = self.latest.max(note.at);
@@ -163,7 +171,11 @@ impl<'c> Writes<'c> {
                     self.notes.keep(self.connection, &mut self.names, &mut self.tally, note)?;
                     self.latest = self.latest.max(note.at);
                 }
-                NoteChange::Drop(key) => self.notes.drop(self.connection, &mut self.tally, key)?,
+                NoteChange::Drop(key) => {
+                    if self.notes.drop(self.connection, &mut self.tally, key)? > 0 && key.mailbox.is_some() {
+                        self.walk.is_owed();
+                    }
+                }
             }
         }
         Ok(Ok(()))
@@ -171,7 +183,10 @@ impl<'c> Writes<'c> {
 
     /// Forgets notes that are over, at most `count`.
     pub(super) fn forget_notes(&mut self, count: usize) -> Result<(), Fault> {
-        self.notes.forget(&mut self.tally, self.latest, count)
+        if self.notes.forget(&mut self.tally, self.latest, count)? > 0 {
+            self.walk.is_owed();
+        }
+        Ok(())
     }
 
     fn insert_one(&mut self, new: &NewOperation) -> Result<Inserted, Fault> {
