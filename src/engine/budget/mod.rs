@@ -19,6 +19,7 @@ mod tenured;
 mod tests;
 mod trouble;
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency};
@@ -172,9 +173,12 @@ impl Budget {
         let old = std::mem::take(&mut self.rows);
         for limit in &policy.limits {
             let of_unit = || old.iter().filter(|row| row.ledger.limit().unit() == limit.unit());
-            let window = |row: &&Row| row.ledger.limit().window();
-            let longer = of_unit().filter(|row| window(row) >= limit.window()).min_by_key(window);
-            let mut row = match longer.or_else(|| of_unit().max_by_key(window)) {
+            let window = |row: &Row| row.ledger.limit().window();
+            // Of several with one window, itself; or else the one whose bucket, if it has one, drains slowest.
+            let unlike = |row: &Row| (row.ledger.limit() != *limit, row.ledger.limit().amount());
+            let longer = of_unit().filter(|row| window(row) >= limit.window());
+            let longer = longer.min_by_key(|row| (window(row), unlike(row)));
+            let mut row = match longer.or_else(|| of_unit().max_by_key(|row| (window(row), Reverse(unlike(row))))) {
                 None => Row::new(*limit, rules, self.known_since),
                 Some(before) => before.clone(),
             };

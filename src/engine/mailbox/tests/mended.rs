@@ -259,3 +259,28 @@ fn fewer_attempts_hold_for_what_the_shared_scopes_are_asked_for() {
     rig.input(Input::Granted { key: OperationKey(1) });
     assert!(rig.sent.is_empty());
 }
+
+#[test]
+fn of_two_limits_with_one_window_each_keeps_its_own_bucket_over_a_change() {
+    // Found by seed 172211 of tests/simulation.rs: the slow one went on with the level of the fast one.
+    let limits = ["30 requests / 1m bucket(10)", "6 requests / 1m bucket(2)"];
+    for order in [[0, 1], [1, 0]] {
+        let limits = order.map(|index| limits[index]);
+        let mut rig = Rig::new(policy(&limits, 4));
+        for key in 1..=2 {
+            rig.submit(key, Lane::Foreground);
+            rig.answer(key, Verdict::Accepted);
+        }
+        rig.submit(3, Lane::Foreground);
+        let before = rig.mailbox.poll_deadline();
+        rig.now = at(3);
+        rig.input(Input::Reconfigure(Arc::new(policy(&limits, 2))));
+        assert_eq!((rig.sent.len(), rig.mailbox.poll_deadline()), (2, before), "{limits:?}");
+        rig.accept_until(at(9));
+        assert!(rig.outcome(3).is_none(), "not before ten seconds have drained one");
+        // Another limit takes over from the one that drains slowest.
+        rig.input(Input::Reconfigure(Arc::new(policy(&["7 requests / 1m bucket(2)"], 2))));
+        rig.accept_until(at(9));
+        assert!(rig.outcome(3).is_none());
+    }
+}
