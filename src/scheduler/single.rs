@@ -20,7 +20,8 @@ impl SchedulerHandle {
     /// [`AskError`].
     ///
     /// # Cancel safety
-    /// Once the operation was found the order stands, whether or not its answer is waited for.
+    /// Once the operation was found the order stands, whether or not its answer is waited for. While the store is away
+    /// the answer does not come: put a timeout around the call.
     pub async fn cancel(&self, id: &str, order: Order) -> Result<OrderAnswer, AskError> {
         self.order(id, Word::Cancel, order, Takes::Nothing).await
     }
