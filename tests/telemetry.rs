@@ -11,6 +11,7 @@ use mailweir::engine::{
 };
 use mailweir::telemetry::{
     AttemptLabel, Context, EventKind, HeldScope, HoldEvent, Level, Redaction, SchedulerEvent, StorePolicy, Telemetry,
+    system_time,
 };
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -182,7 +183,13 @@ fn hold_events() -> impl Iterator<Item = HoldEvent> {
     let reason = TripReason::FailedOperations;
     let failed = HoldEvent::PartStopped { scope: held, left: 0, throttled: mailbox(), reason };
     let finished = HoldEvent::PartFinished { scope: HeldScope { kind: "all", id: None }, count: 100 };
-    [started, stopped, failed, finished].into_iter()
+    let ended = HoldEvent::Ended {
+        scope: scope("campaign", "spring"),
+        how: "replaced",
+        since: system_time(NINE),
+        until: system_time(NINE.after(Duration::from_secs(300))),
+    };
+    [started, stopped, failed, finished, ended].into_iter()
 }
 
 fn shell_events() -> Vec<EventKind> {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::lifted::Words;
 use super::notes::{Note, Notes};
 use super::widen::Alarm;
 use crate::engine::mailbox::Hold;
@@ -62,6 +61,8 @@ pub struct HoldFacts {
     pub reason: Arc<str>,
     /// Who ordered it, if they said.
     pub by: Option<Arc<str>>,
+    /// When it was ordered.
+    pub since: Timestamp,
     /// When it ends by itself.
     pub until: Timestamp,
     /// How it is being lifted in part, if it is.
@@ -90,22 +91,10 @@ pub struct TripFacts {
     pub reason: Arc<str>,
     /// Who ordered it, if they said.
     pub by: Option<Arc<str>>,
+    /// When it was ordered.
+    pub since: Timestamp,
     /// When it ends by itself. A cooldown that was longer already is not shortened.
     pub until: Timestamp,
-}
-
-impl HoldFacts {
-    /// What was said of it.
-    pub(crate) fn words(&self) -> Words {
-        Words { reason: Arc::clone(&self.reason), by: self.by.clone() }
-    }
-}
-
-impl TripFacts {
-    /// What was said of it.
-    pub(crate) fn words(&self) -> Words {
-        Words { reason: Arc::clone(&self.reason), by: self.by.clone() }
-    }
 }
 
 pub(crate) type Holds = Notes<HoldFacts>;

@@ -20,10 +20,10 @@ impl HoldFacts {
         NoteKey { kind: NoteKind::Hold, mailbox: None, name: scope.to_string().into() }
     }
 
-    pub(crate) fn note(&self, at: Timestamp) -> Note {
+    pub(crate) fn note(&self) -> Note {
         let widening = self.widening.as_ref().map(WideningFacts::note);
         let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone(), widening };
-        Note { key: Self::key(&self.scope), at, until: self.until, body: NoteBody::Order(order) }
+        Note { key: Self::key(&self.scope), at: self.since, until: self.until, body: NoteBody::Order(order) }
     }
 
     pub(crate) fn read(note: &Note) -> Option<Self> {
@@ -32,7 +32,7 @@ impl HoldFacts {
         };
         let scope = HoldScope::parse(&note.key.name)?;
         let widening = widening.as_deref().map(WideningFacts::read);
-        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), until: note.until, widening })
+        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), since: note.at, until: note.until, widening })
     }
 }
 
@@ -41,9 +41,9 @@ impl TripFacts {
         of_scope(NoteKind::Trip, scope)
     }
 
-    pub(crate) fn note(&self, at: Timestamp) -> Note {
+    pub(crate) fn note(&self) -> Note {
         let order = OrderNote { reason: Arc::clone(&self.reason), by: self.by.clone(), widening: None };
-        Note { key: Self::key(&self.scope), at, until: self.until, body: NoteBody::Order(order) }
+        Note { key: Self::key(&self.scope), at: self.since, until: self.until, body: NoteBody::Order(order) }
     }
 
     pub(crate) fn read(note: &Note) -> Option<Self> {
@@ -51,7 +51,7 @@ impl TripFacts {
             return None;
         };
         let scope = scope(&note.key)?;
-        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), until: note.until })
+        Some(Self { scope, reason: Arc::clone(reason), by: by.clone(), since: note.at, until: note.until })
     }
 }
 

@@ -19,6 +19,7 @@ mod callers;
 mod charge;
 mod claims;
 mod desk;
+mod ended;
 mod entrance;
 mod fleet;
 mod holds;
@@ -27,7 +28,6 @@ mod inbound;
 mod ingress;
 mod journal;
 mod kept;
-mod lifted;
 mod lookup;
 mod mailbox;
 mod news;
@@ -56,14 +56,15 @@ mod vigil;
 mod widen;
 mod world;
 
+pub use ended::{EndedFacts, OrderEnd, OrderFacts, OrderScope};
 pub use holds::{HoldFacts, HoldScope, TripFacts, WideningFacts};
-pub use lifted::{LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, Words};
 pub use permit::{Permit, PermitError, TryAcquire};
 pub use question::OrderAnswer;
 pub use settings::{Forgets, NoPart};
 pub use ticket::{Ticket, TicketError};
 
 pub(crate) use bell::Rung;
+pub(crate) use ended::{Turn, ended};
 pub(crate) use entrance::{Admit, Handed, PermitReply, PermitRequest, TurnedAway};
 pub(crate) use fleet::Membership;
 #[cfg(feature = "test-util")]

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::bell::{Bell, Rung};
 use super::callers::CallerBook;
+use super::ended::EndedBook;
 use super::fleet::Membership;
 use super::holds::{HoldFacts, Holds, TripFacts, Trips};
 use super::kept;
-use super::lifted::LiftedBook;
 use super::outlet::Outlet;
 use super::reply::Reply;
 use super::seat::{Directory, Seat};
@@ -46,11 +46,11 @@ pub(crate) struct World {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) directory: Directory,
     pub(crate) holds: Holds,
-    /// Rung when something is known of a hold that is lifted in part.
+    /// Rung when something is known of a hold: how it is lifted in part, or when it ends.
     pub(crate) widened: Notify,
     pub(crate) callers: Arc<CallerBook>,
     pub(crate) trips: Trips,
-    pub(crate) lifted: LiftedBook,
+    pub(crate) ended: EndedBook,
     /// One order about holds and breakers at a time, so that the store and the engines hear them in one order.
     pub(crate) orders: tokio::sync::Mutex<()>,
     /// Under which admission keys are hashed.
@@ -89,6 +89,7 @@ impl World {
     pub(crate) fn new(parts: Parts<'_>) -> Self {
         let Parts { fleet, clock, store, transport, host, settings, recovery } = parts;
         let crashes = Mutex::new(Crashes::new(clock.now()));
+        let ended = EndedBook::of(clock.now(), &recovery.notes);
         let last_key = recovery.last_key.max(kept::last_permit(&recovery.notes));
         let (holds, trips) = (Holds::default(), Trips::default());
         holds.seed(recovery.notes.iter().filter_map(HoldFacts::read));
@@ -110,7 +111,7 @@ impl World {
             widened: Notify::new(),
             callers: Arc::default(),
             trips,
-            lifted: LiftedBook::of(&recovery.notes),
+            ended,
             orders: tokio::sync::Mutex::default(),
             secret: recovery.secret.clone(),
             shared: Inbox::default(),

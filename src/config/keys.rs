@@ -11,8 +11,8 @@ use super::callers::{Ceiling, Overrides, UNLIMITED};
 use super::codec::{Count, Domains, Hidden, Limits, Line, Or, Share, ShareRange, Size, Span, Word};
 use super::key::{Key, Reload, within};
 use super::settings::{
-    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, SubmitConfig, TelemetryConfig,
-    TransportConfig, TransportKind,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, OrdersConfig, Redaction, ShutdownConfig, SubmitConfig,
+    TelemetryConfig, TransportConfig, TransportKind,
 };
 use crate::engine::Ratio;
 use crate::engine::callers::CallersPolicy;
@@ -195,6 +195,10 @@ fn submit() -> Vec<Key<SubmitConfig>> {
     ]
 }
 
+fn orders() -> Vec<Key<OrdersConfig>> {
+    keys![Live; ended_for: Span(Duration::ZERO, YEAR), ended_max: Count(0, 100_000)]
+}
+
 fn callers() -> Vec<Key<CallersPolicy>> {
     keys![Live;
         ceiling: Or(UNLIMITED, Ceiling),
@@ -267,6 +271,7 @@ pub(crate) fn of_config() -> Vec<Key<Config>> {
     keys.extend(table!(Config, actors, actors()));
     keys.extend(table!(Config, submit, submit()));
     keys.extend(table!(Config, callers, callers()));
+    keys.extend(table!(Config, orders, orders()));
     keys.extend(table!(Config, telemetry, telemetry()));
     keys.extend(table!(Config, shutdown, shutdown()));
     keys.extend(table!(Config, transport, transport()));
@@ -335,6 +340,7 @@ mod tests {
         assert_all(actors());
         assert_all(submit());
         assert_all(callers());
+        assert_all(orders());
         assert_all(telemetry());
         assert_all(shutdown());
         assert_all(graph());

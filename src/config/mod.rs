@@ -62,8 +62,8 @@ pub use outbox::{MemoryStoreConfig, RedisStoreConfig, SqliteStoreConfig, StoreCo
 pub use reload::{Change, ConfigDiff};
 pub use secret::Secret;
 pub use settings::{
-    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, Redaction, ShutdownConfig, SubmitConfig, TelemetryConfig,
-    TransportConfig, TransportKind,
+    ActorsConfig, GraphConfig, GraphMode, Mailboxes, OnPanic, OrdersConfig, Redaction, ShutdownConfig, SubmitConfig,
+    TelemetryConfig, TransportConfig, TransportKind,
 };
 pub use source::Source;
 pub use throughput::{Binds, LimitFacts, Rate, ScopeFacts};
@@ -127,6 +127,8 @@ pub struct Config {
     pub submit: SubmitConfig,
     /// Ceilings per caller.
     pub callers: CallersPolicy,
+    /// What is known of orders that have ended.
+    pub orders: OrdersConfig,
     /// What events and metrics show.
     pub telemetry: TelemetryConfig,
     /// How the scheduler stops.
@@ -159,6 +161,7 @@ impl Default for Config {
             actors: ActorsConfig::default(),
             submit: SubmitConfig::default(),
             callers: CallersPolicy::default(),
+            orders: OrdersConfig::default(),
             telemetry: TelemetryConfig::default(),
             shutdown: ShutdownConfig::default(),
             transport: TransportConfig::default(),

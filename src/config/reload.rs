@@ -107,7 +107,7 @@ mod tests {
     use crate::engine::Ratio;
 
     /// Keys that no policy holds: whoever needs one reads it from the configuration in force, each time.
-    const READ_IN_PLACE: [&str; 13] = [
+    const READ_IN_PLACE: [&str; 15] = [
         "submit.operation_id_bytes_max",
         "submit.recipients_max",
         "submit.size_max",
@@ -119,6 +119,8 @@ mod tests {
         "callers.ceiling",
         "callers.overrides",
         "callers.tracked_max",
+        "orders.ended_for",
+        "orders.ended_max",
         "telemetry.mailbox_redaction",
         "shutdown.drain_deadline",
     ];

@@ -88,6 +88,22 @@ impl Default for SubmitConfig {
     }
 }
 
+/// What is known of orders that have ended: holds, and breakers opened by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OrdersConfig {
+    /// How long each can be asked about after its end.
+    pub ended_for: Duration,
+    /// Most of them; the oldest give way.
+    pub ended_max: usize,
+}
+
+impl Default for OrdersConfig {
+    fn default() -> Self {
+        Self { ended_for: Duration::from_secs(7 * 86_400), ended_max: 1_000 }
+    }
+}
+
 /// Which mailboxes may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::error::AskError;
 use super::handle::SchedulerHandle;
-use crate::actor::{ASKED_MAX, Full, HoldFacts, LiftedFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
+use crate::actor::{ASKED_MAX, EndedFacts, Full, HoldFacts, Question, SHARED_NAME, SharedItem, Ticket, TripFacts};
 use crate::engine::breaker::{BreakerFacts, BreakerState};
 use crate::engine::mailbox::MailboxFacts;
 use crate::engine::{Constraint, Cost, Lane, Scope, ScopeKind, Wall};
@@ -197,11 +197,12 @@ impl SchedulerHandle {
         self.world.trips.all(self.world.clock.now())
     }
 
-    /// The orders that lifted a hold or closed a breaker, with the operators' reasons, oldest first: those of the last day
-    /// ([`LIFTED_FOR`](super::LIFTED_FOR)), at most [`LIFTED_MAX`](super::LIFTED_MAX). What ended by itself is not listed.
+    /// The orders that have ended (holds, and breakers opened by hand), in the order of their ends: who gave each, why, from
+    /// when to when, and how it ended: lifted by whom, replaced by which, expired, passed in part. Whatever else was closed
+    /// by an order is listed too, without one before it. Those of `orders.ended_for`, at most `orders.ended_max`, the latest.
     #[must_use]
-    pub fn lifted(&self) -> Vec<LiftedFacts> {
-        self.world.lifted.all(self.world.clock.now())
+    pub fn ended_orders(&self) -> Vec<EndedFacts> {
+        self.world.ended.all(self.world.clock.now(), self.world.settings.load().config.orders.ended_max)
     }
 
     /// State changes and decisions, from now on. A reader that is slower than they come loses the oldest and is told

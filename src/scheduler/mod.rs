@@ -58,10 +58,9 @@ mod steer;
 mod widen;
 
 pub use crate::actor::{
-    Forgets, HoldFacts, HoldScope, LIFTED_FOR, LIFTED_MAX, Lifted, LiftedFacts, NoPart, OrderAnswer, Permit,
-    PermitError, Ticket, TicketError, TripFacts, TryAcquire, WideningFacts, Words,
+    EndedFacts, Forgets, HoldFacts, HoldScope, NoPart, OrderAnswer, OrderEnd, OrderFacts, OrderScope, Permit,
+    PermitError, Ticket, TicketError, TripFacts, TryAcquire, WideningFacts,
 };
-pub use crate::store::LiftedHow;
 pub use ask::{Events, Missed};
 pub use builder::{Scheduler, SchedulerBuilder};
 pub use error::{AskError, StartError};

@@ -10,19 +10,20 @@ use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
 use crate::actor::{
-    Full, HoldFacts, HoldScope, Lifted, LiftedFacts, NOTES_MAX, Question, Settings, SharedItem, TooMany, TripFacts,
-    Words,
+    Full, HoldFacts, HoldScope, NOTES_MAX, OrderEnd, OrderFacts, OrderScope, Question, Settings, SharedItem, TooMany,
+    TripFacts, Turn,
 };
 use crate::config::Config;
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Scope, Timestamp};
-use crate::store::{LiftedHow, Note, NoteChange};
+use crate::store::{Note, NoteChange};
 use crate::submission::{self, LABEL_BYTES_MAX, MAILBOX_ID_BYTES_MAX};
 
 impl SchedulerHandle {
     /// Holds a scope: nothing more of it is sent until it is resumed or the hold ends. A later hold of the same scope
-    /// replaces an earlier one. [`SchedulerHandle::holds`] shows it with its reason.
+    /// replaces an earlier one. [`SchedulerHandle::holds`] shows it with its reason, [`SchedulerHandle::ended_orders`] how it
+    /// ended.
     ///
     /// # Errors
     /// [`AskError`]: nothing is held then that was not held before.
@@ -37,11 +38,10 @@ impl SchedulerHandle {
             _ => None,
         };
         let operation = operation.map(|record| (record.mailbox, record.key));
-        let until = self.expiry(&order);
-        let facts = HoldFacts { scope, reason: order.reason, by: order.by, until, widening: None };
         let _one = self.world.orders.lock().await;
+        let (now, until) = (self.world.clock.now(), self.expiry(&order));
+        let facts = HoldFacts { scope, reason: order.reason, by: order.by, since: now, until, widening: None };
         // Noted before it is told: an actor that starts in between reads the note.
-        let now = self.world.clock.now();
         let earlier = self.world.holds.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
         let part = earlier.as_ref().filter(|facts| facts.widening.is_some());
@@ -53,8 +53,14 @@ impl SchedulerHandle {
             }
             Ok(())
         };
-        let told =
-            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
+        let turn = Turn {
+            what: OrderScope::Hold(facts.scope.clone()),
+            earlier: earlier.as_ref().map(HoldFacts::order),
+            later: Some(facts.order()),
+            end: earlier.as_ref().map(|_| replaced(&facts.reason, facts.by.as_ref())),
+        };
+        let change = NoteChange::Keep(facts.note());
+        let told = self.give(change, earlier.as_ref().map(HoldFacts::note), turn, tell).await;
         if told.is_err() {
             let before = earlier.clone();
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
@@ -86,7 +92,7 @@ impl SchedulerHandle {
     }
 
     /// Lifts a hold. Also brings back a mailbox that is held after repeated failures of its actor, or that the
-    /// provider suspended. [`SchedulerHandle::lifted`] shows it with its reason for a day.
+    /// provider suspended. [`SchedulerHandle::ended_orders`] shows it with its reason.
     ///
     /// # Errors
     /// [`AskError`]: what was held is held.
@@ -104,7 +110,7 @@ impl SchedulerHandle {
         let _one = self.world.orders.lock().await;
         let now = self.world.clock.now();
         let lifted = self.world.holds.lift(now, &scope);
-        let entry = entry(Lifted::Hold(scope.clone()), lifted.as_ref().map(HoldFacts::words), order, now);
+        let turn = lift(OrderScope::Hold(scope.clone()), lifted.as_ref().map(HoldFacts::order), order);
         let change = NoteChange::Drop(HoldFacts::key(&scope));
         let part = lifted.as_ref().filter(|facts| facts.widening.is_some());
         let tell = async {
@@ -113,7 +119,7 @@ impl SchedulerHandle {
                 None => unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await),
             }
         };
-        let told = self.lift(entry, change, lifted.as_ref().map(|facts| facts.note(now)), tell).await;
+        let told = self.give(change, lifted.as_ref().map(HoldFacts::note), turn, tell).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &scope, lifted);
         }
@@ -148,10 +154,9 @@ impl SchedulerHandle {
     pub async fn trip(&self, scope: Scope, order: Order) -> Result<TripFacts, AskError> {
         judge_scope(&scope)?;
         order.judge(Takes::Expiry)?;
-        let until = self.expiry(&order);
-        let facts = TripFacts { scope, reason: order.reason, by: order.by, until };
         let _one = self.world.orders.lock().await;
-        let now = self.world.clock.now();
+        let (now, until) = (self.world.clock.now(), self.expiry(&order));
+        let facts = TripFacts { scope, reason: order.reason, by: order.by, since: now, until };
         let earlier = self.world.trips.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "breakers open by hand", max: NOTES_MAX })?;
         let tell = async {
@@ -160,15 +165,21 @@ impl SchedulerHandle {
                 shared => self.tell_shared(SharedInput::Trip { scope: shared.clone(), until }),
             }
         };
-        let told =
-            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
+        let turn = Turn {
+            what: OrderScope::Breaker(facts.scope.clone()),
+            earlier: earlier.as_ref().map(TripFacts::order),
+            later: Some(facts.order()),
+            end: earlier.as_ref().map(|_| replaced(&facts.reason, facts.by.as_ref())),
+        };
+        let change = NoteChange::Keep(facts.note());
+        let told = self.give(change, earlier.as_ref().map(TripFacts::note), turn, tell).await;
         if told.is_err() {
             self.world.trips.take_back(self.world.clock.now(), &facts.scope, earlier);
         }
         told.map(|()| facts)
     }
 
-    /// Closes a breaker, by whatever it was opened. [`SchedulerHandle::lifted`] shows it with its reason for a day.
+    /// Closes a breaker, by whatever it was opened. [`SchedulerHandle::ended_orders`] shows it with its reason.
     ///
     /// # Errors
     /// [`AskError`]: the breaker is as it was. [`AskError::NotNow`] while the mailbox's engine is being rebuilt.
@@ -181,10 +192,10 @@ impl SchedulerHandle {
         let _one = self.world.orders.lock().await;
         let now = self.world.clock.now();
         let lifted = self.world.trips.lift(now, &scope);
-        let entry = entry(Lifted::Breaker(scope.clone()), lifted.as_ref().map(TripFacts::words), order, now);
+        let turn = lift(OrderScope::Breaker(scope.clone()), lifted.as_ref().map(TripFacts::order), order);
         let change = NoteChange::Drop(TripFacts::key(&scope));
-        let earlier = lifted.as_ref().map(|facts| facts.note(now));
-        let told = self.lift(entry, change.clone(), earlier, self.tell_close(&scope)).await;
+        let earlier = lifted.as_ref().map(TripFacts::note);
+        let told = self.give(change.clone(), earlier, turn, self.tell_close(&scope)).await;
         if told.is_err() {
             self.world.trips.take_back(self.world.clock.now(), &scope, lifted);
         } else {
@@ -248,48 +259,30 @@ impl SchedulerHandle {
         self.world.store.keep(changes.into()).await.map_err(AskError::Store)
     }
 
-    /// Has the store keep what an order changes, and tells whom it concerns. When either fails the order was not given:
-    /// what was kept before it is kept again, as far as the store goes along.
+    /// Has the store keep what an order changes, with what becomes of the order before it, and tells whom it concerns. When
+    /// either fails the order was not given: what was kept before it is kept again, as far as the store goes along.
     pub(super) async fn give(
         &self,
         change: NoteChange,
         earlier: Option<Note>,
+        turn: Turn,
         tell: impl Future<Output = Result<(), AskError>>,
     ) -> Result<(), AskError> {
-        let back = back(&change, earlier);
-        self.give_all([change], [back], tell).await
-    }
-
-    /// The same of an order that lifts something: its words are kept and forgotten together with it.
-    pub(super) async fn lift(
-        &self,
-        entry: LiftedFacts,
-        change: NoteChange,
-        earlier: Option<Note>,
-        tell: impl Future<Output = Result<(), AskError>>,
-    ) -> Result<(), AskError> {
-        let entered = self.world.lifted.enter(entry.at, entry);
+        let now = self.world.clock.now();
+        let ended = turn.told();
+        let entered = self.world.ended.enter(now, &self.world.settings.load().config.orders, turn);
         let back: Vec<_> = [back(&change, earlier)].into_iter().chain(entered.back()).collect();
         let changes: Vec<_> = [change].into_iter().chain(entered.changes()).collect();
-        let told = self.give_all(changes, back, tell).await;
-        if told.is_err() {
-            self.world.lifted.take_back(self.world.clock.now(), entered);
-        }
-        told
-    }
-
-    async fn give_all(
-        &self,
-        changes: impl Into<Arc<[NoteChange]>>,
-        back: impl Into<Arc<[NoteChange]>>,
-        tell: impl Future<Output = Result<(), AskError>>,
-    ) -> Result<(), AskError> {
         let mut told = self.keep(changes).await;
         if told.is_ok() {
             told = tell.await;
         }
         if told.is_err() {
             drop(self.keep(back).await);
+            self.world.ended.take_back(now, entered);
+        } else {
+            ended.into_iter().for_each(|event| self.world.reporter.report(now, event.into()));
+            self.world.widened.notify_one();
         }
         if let Some(fleet) = &self.world.fleet {
             fleet.ordered();
@@ -318,8 +311,13 @@ fn back(change: &NoteChange, earlier: Option<Note>) -> NoteChange {
     earlier.map_or_else(|| NoteChange::Drop(change.key().clone()), NoteChange::Keep)
 }
 
-fn entry(what: Lifted, ordered: Option<Words>, order: Order, at: Timestamp) -> LiftedFacts {
-    LiftedFacts { what, ordered, reason: order.reason, by: order.by, at, how: LiftedHow::Order }
+/// An order that lifts what is in force, whoever ordered that.
+fn lift(what: OrderScope, earlier: Option<OrderFacts>, order: Order) -> Turn {
+    Turn { what, earlier, later: None, end: Some(OrderEnd::Lifted { reason: order.reason, by: order.by }) }
+}
+
+pub(super) fn replaced(reason: &Arc<str>, by: Option<&Arc<str>>) -> OrderEnd {
+    OrderEnd::Replaced { reason: Arc::clone(reason), by: by.cloned() }
 }
 
 /// What of a scope that the shared scopes hold is held in the mailboxes while a part of it goes.

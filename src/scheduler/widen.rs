@@ -11,15 +11,16 @@ use std::time::Duration;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
 use super::order::{Order, Takes};
-use super::steer::{judge_hold, unless_rebuilt};
+use super::steer::{judge_hold, replaced, unless_rebuilt};
 use crate::actor::{
-    Alarm, Due, HoldFacts, HoldScope, Lifted, LiftedFacts, NOTES_MAX, SharedItem, TooMany, WideningFacts, waiting,
+    Alarm, Due, HoldFacts, HoldScope, NOTES_MAX, OrderEnd, OrderScope, SharedItem, TooMany, Turn, WideningFacts, ended,
+    waiting,
 };
 use crate::engine::mailbox::{HoldTarget, Input};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::widening::{Course, Widening};
 use crate::engine::{OperationKey, OperationState, Scope};
-use crate::store::{LiftedHow, NoteChange, OperationQuery, OperationRecord, StoreError};
+use crate::store::{NoteChange, OperationQuery, OperationRecord, StoreError};
 use crate::submission::InvalidSubmission;
 use crate::telemetry::HoldEvent;
 
@@ -73,8 +74,16 @@ impl SchedulerHandle {
         let earlier = self.world.holds.note(now, facts.clone());
         let earlier = earlier.map_err(|TooMany| AskError::Busy { what: "holds in force", max: NOTES_MAX })?;
         let tell = self.tell_part(&facts, &oldest);
-        let told =
-            self.give(NoteChange::Keep(facts.note(now)), earlier.as_ref().map(|facts| facts.note(now)), tell).await;
+        let words = facts.widening.as_ref().map(|part| replaced(&part.reason, part.by.as_ref()));
+        let turn = Turn {
+            what: OrderScope::Hold(facts.scope.clone()),
+            earlier: earlier.as_ref().map(HoldFacts::order),
+            later: Some(facts.order()),
+            // The hold goes on; a part of it that was let go before has its end.
+            end: words.filter(|_| earlier.as_ref().is_some_and(|earlier| earlier.widening.is_some())),
+        };
+        let change = NoteChange::Keep(facts.note());
+        let told = self.give(change, earlier.as_ref().map(HoldFacts::note), turn, tell).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, earlier);
         } else {
@@ -197,18 +206,16 @@ impl SchedulerHandle {
     /// The part went well.
     async fn lift_rest(&self, facts: &HoldFacts, widening: &WideningFacts) -> Result<(), AskError> {
         let now = self.world.clock.now();
-        let entry = LiftedFacts {
-            what: Lifted::Hold(facts.scope.clone()),
-            ordered: Some(facts.words()),
-            reason: Arc::clone(&widening.reason),
-            by: widening.by.clone(),
-            at: now,
-            how: LiftedHow::Part,
+        let turn = Turn {
+            what: OrderScope::Hold(facts.scope.clone()),
+            earlier: Some(facts.order()),
+            later: None,
+            end: Some(OrderEnd::InPart { reason: Arc::clone(&widening.reason), by: widening.by.clone() }),
         };
         let lifted = self.world.holds.lift(now, &facts.scope);
         let change = NoteChange::Drop(HoldFacts::key(&facts.scope));
-        let earlier = lifted.as_ref().map(|facts| facts.note(now));
-        let told = self.lift(entry, change, earlier, self.tell_rest(facts)).await;
+        let earlier = lifted.as_ref().map(HoldFacts::note);
+        let told = self.give(change, earlier, turn, self.tell_rest(facts)).await;
         if told.is_err() {
             self.world.holds.take_back(self.world.clock.now(), &facts.scope, lifted);
         } else {
@@ -216,6 +223,16 @@ impl SchedulerHandle {
             self.world.reporter.report(now, finished.into());
         }
         told
+    }
+
+    /// Writes down how far a part has come, and the hold's end with it.
+    async fn keep_part(&self, facts: &HoldFacts) -> Result<(), AskError> {
+        let (now, order) = (self.world.clock.now(), facts.order());
+        let what = OrderScope::Hold(facts.scope.clone());
+        let turn = Turn { what, earlier: Some(order.clone()), later: Some(order), end: None };
+        let entered = self.world.ended.enter(now, &self.world.settings.load().config.orders, turn);
+        let changes: Vec<_> = [NoteChange::Keep(facts.note())].into_iter().chain(entered.changes()).collect();
+        self.keep(changes).await
     }
 
     /// It did not: everybody stops, then the store and people hear of it.
@@ -227,7 +244,7 @@ impl SchedulerHandle {
             self.tell_mailboxes(facts).await?;
         }
         // Written first: whoever reads the event may rely on it. If it cannot be written they hear of it all the same.
-        let written = self.keep([NoteChange::Keep(facts.note(now))]).await;
+        let written = self.keep_part(facts).await;
         if let (true, Course::Stopped { scope: throttled, reason }) = (heard, progress.course()) {
             let (left, throttled, reason) = (progress.left(), throttled.clone(), *reason);
             let stopped = HoldEvent::PartStopped { scope: scope.shown(), left, throttled, reason };
@@ -240,12 +257,17 @@ impl SchedulerHandle {
     }
 }
 
-/// Lifts what is to be lifted and stops what is to be stopped, until the scheduler stops.
+/// Lifts what is to be lifted, stops what is to be stopped and tells of what ends by itself, until the scheduler stops.
 pub(super) async fn watch(handle: SchedulerHandle) {
     let world = Arc::clone(&handle.world);
     let work = async {
         loop {
-            let (due, next) = world.holds.due(world.clock.now());
+            let now = world.clock.now();
+            let ((due, next), (over, ends)) = (world.holds.due(now), world.ended.expired(now));
+            for (scope, order) in over {
+                world.reporter.report(now, ended(&scope, &order, &OrderEnd::Expired).into());
+            }
+            let next = next.into_iter().chain(ends).min();
             let mut failed = false;
             for due in &due {
                 failed |= handle.do_due(due).await.is_err();

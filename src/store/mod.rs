@@ -31,7 +31,7 @@ pub use error::{DamagedEmail, StoreError};
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
 pub use note::{
-    AdmissionNote, KeyHash, KeySecret, LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
+    AdmissionNote, EndedHow, EndedNote, KeyHash, KeySecret, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote,
     PermitNote, RequestNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};

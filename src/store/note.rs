@@ -33,8 +33,9 @@ pub enum NoteKind {
     Permit,
     /// An admission key and the operation it admitted; named by its hash.
     Admission,
-    /// An order that lifted a hold or closed a breaker, for people; named by its instant and scope.
-    Lifted,
+    /// How a hold or a breaker opened by hand ended, or will end by itself, for people; named by that instant and its scope.
+    #[serde(rename = "lifted")]
+    Ended,
     /// An order that waits for the end of an attempt; named by the operation's key.
     Request,
     /// How often an operation has crashed its worker; named by its key.
@@ -43,20 +44,12 @@ pub enum NoteKind {
 
 impl NoteKind {
     /// Every kind. Stores may keep the place in this list: it is only ever added to.
-    pub const ALL: [Self; 8] = [
-        Self::Hold,
-        Self::Trip,
-        Self::Breaker,
-        Self::Permit,
-        Self::Admission,
-        Self::Lifted,
-        Self::Request,
-        Self::Crash,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Hold, Self::Trip, Self::Breaker, Self::Permit, Self::Admission, Self::Ended, Self::Request, Self::Crash];
 
     /// Whether a store's bound on notes holds for it. What callers bring does: permits and admission keys. Orders and
     /// breakers always have room: they are what stops the sending, and their own bounds are small (10,000 orders of
-    /// either kind, one memory per scope, 1,000 orders that were lifted, one request per attempt that is live or unknown,
+    /// either kind and the end of each, one memory per scope, `orders.ended_max` orders that have ended, one request per attempt that is live or unknown,
     /// one count per operation that was on its way when a process died or that has panicked).
     #[must_use]
     pub const fn needs_room(self) -> bool {
@@ -72,7 +65,7 @@ impl NoteKind {
             Self::Breaker => "breaker",
             Self::Permit => "permit",
             Self::Admission => "admission",
-            Self::Lifted => "lifted",
+            Self::Ended => "ended",
             Self::Request => "request",
             Self::Crash => "crash",
         }
@@ -116,8 +109,9 @@ pub enum NoteBody {
     Permit(PermitNote),
     /// The operation that a key has admitted.
     Admission(AdmissionNote),
-    /// What was lifted, and why.
-    Lifted(Box<LiftedNote>),
+    /// An order, and how it ends.
+    #[serde(rename = "lifted")]
+    Ended(Box<EndedNote>),
     /// What is asked for, and why.
     Request(Box<RequestNote>),
     /// How often it crashed its worker.
@@ -156,27 +150,55 @@ pub struct WideningNote {
     pub stopped: Option<(Scope, TripReason)>,
 }
 
-/// An order that lifted what another, or nobody, had ordered.
+/// How an order came to its end, or comes to it by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiftedNote {
+pub struct EndedNote {
     /// The order that was in force until then, if it was a person's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderNote>,
-    /// The order that lifted it.
-    pub lifted: OrderNote,
+    /// The order that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifted: Option<OrderNote>,
     /// How it ended.
-    pub how: LiftedHow,
+    pub how: EndedHow,
+    /// When the order was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When it was to end by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// When it ended. To come, while it is in force; `None`: when this was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
 }
 
-/// How an order came to be lifted before its end.
+/// How an order came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum LiftedHow {
+pub enum EndedHow {
     /// By an order to lift all of it.
-    Order,
+    #[serde(alias = "order")]
+    Lifted,
     /// By an order to lift a part of it, which went well.
     Part,
+    /// By a later order in its place.
+    Replaced,
+    /// Its time was over.
+    Expired,
+}
+
+impl EndedHow {
+    /// The name in events and in stores.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lifted => "lifted",
+            Self::Part => "part",
+            Self::Replaced => "replaced",
+            Self::Expired => "expired",
+        }
+    }
 }
 
 /// What a permit took: an attempt of no operation.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-use super::catalogue;
+use super::{catalogue, instant};
 use crate::engine::{Scope, TripReason};
 
 /// What a hold stops, as events name it.
@@ -38,6 +38,20 @@ impl Serialize for HeldScope {
 #[serde(tag = "event")]
 #[non_exhaustive]
 pub enum HoldEvent {
+    /// A hold has ended.
+    #[serde(rename = "hold.scope.ended")]
+    Ended {
+        /// What was held.
+        scope: HeldScope,
+        /// `lifted`, `part` (lifted in part, which went well, and then by itself), `replaced` or `expired`.
+        how: &'static str,
+        /// Since when.
+        #[serde(serialize_with = "instant::serialize_option")]
+        since: Option<SystemTime>,
+        /// Until when it was ordered.
+        #[serde(serialize_with = "instant::serialize_option")]
+        until: Option<SystemTime>,
+    },
     /// The first part of what is held goes on, and is watched.
     #[serde(rename = "resume.part.started")]
     PartStarted {

@@ -1,7 +1,7 @@
 //! What a process can do about a mailbox that another one owns.
 
 use mailweir::engine::OperationState;
-use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer, PermitError};
+use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer, OrderEnd, PermitError};
 use mailweir::store::Store;
 use mailweir::store::fleet::{Order as Posted, OrderBody, OrderId};
 use mailweir::{Cost, Lane, Outcome, SubmitError};
@@ -86,8 +86,34 @@ fn a_hold_of_everything_stops_every_process_at_once() {
         let began = bench.now();
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         assert!(bench.now().since(began) < seconds(2));
-        let listed = |at: usize| bench.members[at].handle.lifted();
+        let listed = |at: usize| bench.members[at].handle.ended_orders();
         assert_eq!((listed(0).len(), listed(0)), (1, listed(1)), "the words are told in either process");
+    });
+}
+
+#[test]
+fn every_process_knows_how_the_orders_of_another_ended() {
+    paused(|| async {
+        let bench = two().await;
+        let [one, other] = [0, 1].map(|at| bench.members[at].handle.clone());
+        let tenant = || HoldScope::Tenant("acme".into());
+        one.hold(HoldScope::All, Order::new("stop").by("kim").expires_in(seconds(60))).await.expect("held");
+        one.hold(tenant(), Order::new("this one").expires_in(seconds(60))).await.expect("held");
+        pass(seconds(5)).await;
+        other.hold(HoldScope::All, Order::new("for longer").by("lee").expires_in(seconds(30))).await.expect("held");
+        other.resume(tenant(), Order::new("done").by("lee")).await.expect("lifted");
+        pass(seconds(60)).await;
+        let listed = other.ended_orders();
+        let by = Some("lee".into());
+        let ends = [
+            OrderEnd::Replaced { reason: "for longer".into(), by: by.clone() },
+            OrderEnd::Lifted { reason: "done".into(), by },
+            OrderEnd::Expired,
+        ];
+        assert_eq!(listed.iter().map(|it| it.end.clone()).collect::<Vec<_>>(), ends);
+        let reasons: Vec<_> = listed.iter().filter_map(|it| it.order.as_ref()).map(|it| &*it.reason).collect();
+        assert_eq!(reasons, ["stop", "this one", "for longer"]);
+        assert_eq!(one.ended_orders(), listed, "nothing expires there that ended here");
     });
 }
 

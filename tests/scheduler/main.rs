@@ -14,10 +14,10 @@ mod deadly;
 mod deaths;
 mod doors;
 mod doubt;
+mod ended;
 mod faulty;
 mod full;
 mod intake;
-mod lifted;
 #[cfg(feature = "sqlite")]
 mod lives;
 mod lookups;

@@ -325,7 +325,7 @@ fn an_order_that_the_store_does_not_take_is_refused_and_leaves_everything_as_it_
         refused(handle.trip(Scope::Application, Order::new("not kept")).await.err());
         refused(handle.close(Scope::Application, Order::new("done")).await.err());
         assert_eq!(handle.holds(), [kept]);
-        assert!(handle.trips().is_empty() && handle.lifted().is_empty());
+        assert!(handle.trips().is_empty() && handle.ended_orders().is_empty());
         store.faults().keep = None;
         handle.resume(HoldScope::All, Order::new("done")).await.expect("resumed");
         assert!(handle.submit(foreground("one")).now_or_never().is_none());
@@ -362,7 +362,7 @@ fn an_order_that_failed_leaves_what_was_held_and_open_for_the_next_life() {
         let built = builder(unlimited(), Scripted::accepting()).store(store.clone());
         let next = built.start_on_current_thread().await.expect("starts");
         let (holds, trips) = (next.handle().holds(), next.handle().trips());
-        assert!(handle.lifted().is_empty() && next.handle().lifted().is_empty(), "nothing was lifted");
+        assert!(handle.ended_orders().is_empty() && next.handle().ended_orders().is_empty(), "nothing was lifted");
         assert!(handle.holds().iter().all(|hold| holds.contains(hold)), "{holds:?}");
         assert!(handle.trips().iter().all(|trip| trips.contains(trip)), "{trips:?}");
     });

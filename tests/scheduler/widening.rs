@@ -10,7 +10,7 @@ use mailweir::clock::{Clock, TokioClock};
 use mailweir::engine::widening::Course;
 use mailweir::engine::{OperationState, Scope, Timestamp, Wall};
 use mailweir::scheduler::{
-    AskError, Events, FIRST_MAX, HoldFacts, HoldScope, Lifted, LiftedHow, Order, Scheduler, SchedulerHandle,
+    AskError, Events, FIRST_MAX, HoldFacts, HoldScope, Order, OrderEnd, OrderScope, Scheduler, SchedulerHandle,
 };
 use mailweir::store::MemoryStore;
 use mailweir::telemetry::{EventKind, HeldScope, HoldEvent};
@@ -99,8 +99,10 @@ fn course(handle: &SchedulerHandle) -> Course {
 fn heard(events: &mut Events) -> Vec<HoldEvent> {
     let mut heard = Vec::new();
     while let Some(Some(Ok(event))) = events.next().now_or_never() {
-        if let EventKind::Hold(event) = event.kind {
-            heard.push(event);
+        match event.kind {
+            EventKind::Hold(HoldEvent::Ended { .. }) => {}
+            EventKind::Hold(event) => heard.push(event),
+            _ => {}
         }
     }
     heard
@@ -156,13 +158,12 @@ fn the_first_go_the_rest_is_held_and_watched_and_then_goes_on() {
                     "{scope}: {first_of_the_rest:?}"
                 );
                 assert!(handle.holds().is_empty(), "{scope}");
-                let lifted = handle.lifted().pop().expect("listed");
-                let why = lifted.ordered.as_ref().map(|words| &*words.reason);
-                assert_eq!(
-                    (lifted.what, why, lifted.how),
-                    (Lifted::Hold(scope.clone()), Some("a look"), LiftedHow::Part)
-                );
-                assert_eq!((&*lifted.reason, lifted.by.as_deref()), ("the first of them", Some("lee")));
+                let ended = handle.ended_orders().pop().expect("listed");
+                let order = ended.order.expect("a person's");
+                let part = order.part.as_ref().map(|part| part.first);
+                assert_eq!((&*order.reason, part), ("a look", Some(3)), "{scope}");
+                let end = OrderEnd::InPart { reason: "the first of them".into(), by: Some("lee".into()) };
+                assert_eq!((ended.what, ended.end), (OrderScope::Hold(scope.clone()), end));
                 let scope = shown(&scope);
                 let started = HoldEvent::PartStarted { scope: scope.clone(), count: 3, watch: MINUTE };
                 assert_eq!(heard(&mut events), [started, HoldEvent::PartFinished { scope, count: 3 }]);

@@ -8,7 +8,7 @@ use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::operation::{OrderWords, Requested};
 use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
 use mailweir::store::{
-    AdmissionNote, CrashNote, Inserted, LiftedHow, LiftedNote, NewOperation, Note, NoteBody, NoteChange, NoteKey,
+    AdmissionNote, CrashNote, EndedHow, EndedNote, Inserted, NewOperation, Note, NoteBody, NoteChange, NoteKey,
     NoteKind, OrderNote, PermitNote, RequestNote, StoreError,
 };
 
@@ -35,7 +35,14 @@ fn one_of_each() -> Vec<Note> {
     let memory: BreakerMemory =
         serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
     let words = |reason: &str| OrderNote { reason: reason.into(), ..OrderNote::default() };
-    let lifted = LiftedNote { ordered: Some(words("a look")), lifted: words("done"), how: LiftedHow::Part };
+    let ended = EndedNote {
+        ordered: Some(words("a look")),
+        lifted: Some(words("done")),
+        how: EndedHow::Part,
+        since: Some(at(1)),
+        until: Some(Timestamp::NEVER),
+        ended_at: Some(at(4)),
+    };
     let order = OrderWords { reason: "wrong list".into(), by: Some("kim".into()), deadline: None };
     let request = RequestNote { wants: Requested::Cancel, order: Arc::new(order) };
     let bodies = [
@@ -48,7 +55,7 @@ fn one_of_each() -> Vec<Note> {
         NoteBody::Breaker(Box::new(memory)),
         NoteBody::Permit(permit),
         NoteBody::Admission(AdmissionNote { id: "operation-7".into() }),
-        NoteBody::Lifted(Box::new(lifted)),
+        NoteBody::Ended(Box::new(ended)),
         NoteBody::Request(Box::new(request)),
         NoteBody::Crash(CrashNote { panics: 2, deaths: 1, attempt: 3 }),
     ];

@@ -96,7 +96,7 @@ fn a_file_of_a_newer_version_is_refused() {
     assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
     assert!(error.to_string().contains("schema 99"), "{error}");
     assert!(error.to_string().contains("start that version"), "{error}");
-    place.shell().execute_batch("PRAGMA user_version = 10").unwrap();
+    place.shell().execute_batch("PRAGMA user_version = 11").unwrap();
     assert!(block_on(found(&place.open(), 3)).is_some());
 }
 

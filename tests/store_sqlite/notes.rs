@@ -6,7 +6,7 @@ use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::operation::{OrderWords, Requested};
 use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
 use mailweir::store::{
-    LiftedHow, LiftedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, RequestNote, Store,
+    EndedHow, EndedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, RequestNote, Store,
 };
 
 use crate::support::*;
@@ -59,7 +59,7 @@ fn a_file_of_the_first_version_is_brought_up_with_everything_in_it() {
         assert_ne!(again.secret, mailweir::store::KeySecret::default());
     });
     let version: i32 = place.shell().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 10);
+    assert_eq!(version, 11);
 }
 
 #[test]
@@ -178,29 +178,46 @@ fn a_memory_without_the_fields_that_came_later_is_read_with_their_defaults() {
 }
 
 #[test]
-fn an_operator_reads_who_lifted_what_and_what_is_asked_for() {
+fn an_operator_reads_who_ended_what_and_how_and_what_is_asked_for() {
     let place = Place::new();
     let store = place.open();
     let words =
         |reason: &str, by: &str| OrderNote { reason: reason.into(), by: Some(by.into()), ..OrderNote::default() };
-    let said = LiftedNote {
+    let said = |how, lifted, ended_at| EndedNote {
         ordered: Some(words("a look", "kim")),
-        lifted: words("all is well", "ann"),
-        how: LiftedHow::Order,
+        lifted,
+        how,
+        since: Some(at(0)),
+        until: Some(at(900)),
+        ended_at,
     };
+    let to_come = Timestamp::from_micros(1 << 52);
+    let ended = [
+        ("1700000000000000:hold:all", said(EndedHow::Lifted, Some(words("all is well", "ann")), Some(at(2)))),
+        ("1700000003000000:hold:all", said(EndedHow::Replaced, Some(words("longer", "lee")), Some(at(3)))),
+        ("1700000900000000:trip:application", said(EndedHow::Expired, None, Some(at(900)))),
+        ("9700000000000000:hold:all", said(EndedHow::Expired, None, Some(to_come))),
+    ];
     let order = OrderWords { reason: "wrong list".into(), by: None, deadline: None };
     let request = RequestNote { wants: Requested::Cancel, order: order.into() };
     let mailbox = "noreply@contoso.example";
-    let notes = [
-        note(NoteKind::Lifted, None, "1700000000000000:hold:all", NoteBody::Lifted(said.into())),
-        note(NoteKind::Request, Some(mailbox), "1", NoteBody::Request(request.into())),
-    ];
+    let ended = ended.map(|(name, said)| note(NoteKind::Ended, None, name, NoteBody::Ended(said.into())));
+    let request = note(NoteKind::Request, Some(mailbox), "1", NoteBody::Request(request.into()));
+    let notes = ended.into_iter().chain([request]);
     block_on(async {
         store.insert(vec![new(1), new(2)]).await.unwrap();
-        store.keep(notes.map(NoteChange::Keep).into()).await.unwrap();
+        store.keep(notes.map(NoteChange::Keep).collect()).await.unwrap();
     });
     let row = |sql: &str| place.shell().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
-    let lifted = row("SELECT what || '|' || how || '|' || reason || '|' || lifted_by || '|' || ordered_by FROM lifted");
-    assert_eq!(lifted, "hold:all|order|all is well|ann|kim");
+    let told = "what || '|' || how || '|' || reason || '|' || ordered_by || '|' || coalesce(end_reason || ' ' || ended_by, '')";
+    let ended = row(&format!("SELECT group_concat({told}, ';' ORDER BY ended_at) FROM ended_orders"));
+    let expected = [
+        "hold:all|lifted|a look|kim|all is well ann",
+        "hold:all|replaced|a look|kim|longer lee",
+        "trip:application|expired|a look|kim|",
+    ];
+    assert_eq!(ended, expected.join(";"), "the one whose end is to come is not there");
+    let instants = row("SELECT since || ' ' || until || ' ' || ended_at FROM ended_orders WHERE how = 'lifted'");
+    assert_eq!(instants, "2023-11-14T22:13:20.000Z 2023-11-14T22:28:20.000Z 2023-11-14T22:13:22.000Z");
     assert_eq!(row("SELECT group_concat(id || ' ' || requested) FROM operations"), "operation-1 cancel");
 }

@@ -84,7 +84,8 @@ impl Membership {
         let Ok(_one) = world.orders.try_lock() else { return };
         let Ok(notes) = guard(|| self.api.notes()).await else { return };
         let now = world.clock.now();
-        world.lifted.learn(now, &notes);
+        world.ended.learn(now, &notes);
+        world.widened.notify_one();
         self.rest_by_notes(world, &notes);
         let holds: Vec<HoldFacts> = notes.iter().filter_map(HoldFacts::read).filter(|hold| hold.until > now).collect();
         let trips: Vec<TripFacts> = notes.iter().filter_map(TripFacts::read).filter(|trip| trip.until > now).collect();

@@ -12,7 +12,7 @@
 //! | `mailboxes` | mailbox | one count per state, `last_attempt_at` |
 //! | `holds` | hold, or breaker opened by hand | `what` (hold, trip), `scope, reason, ordered_by, since, until`; `first` (lifted in part: so many go first), `stopped_by` (a throttle) |
 //! | `cooldowns` | breaker that remembers something | `scope, phase` (shut, ramp, closed), `reason, until, chain, ceilings` |
-//! | `lifted` | order that lifted a hold or closed a breaker, of the last day | `what, how, reason, lifted_by, order_reason, ordered_by, lifted_at` |
+//! | `ended_orders` | order that has ended (a hold, a breaker opened by hand), as long as `[orders]` says | `what, reason, ordered_by, since, until, how` (lifted, part, replaced, expired)`, ended_at, end_reason, ended_by, first, stopped_by` |
 //! | `permits` | permit | `permit, mailbox, lane, tenant, granted_at, settled_at` (empty: not known to have ended) |
 //!
 //! ```sql
@@ -40,7 +40,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6d77_6f62;
 /// The version that this program reads and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-const MIGRATIONS: [&str; 10] = [V1, V2, V3, V4, V5, V6, V7, V8, V9, V10];
+const MIGRATIONS: [&str; 11] = [V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11];
 
 /// States are numbered in the order of `OperationState::ALL`; lanes likewise. `tally.mailbox` 0 is all of them.
 const V1: &str = "
@@ -295,6 +295,23 @@ ALTER TABLE payload ADD COLUMN size INTEGER;
 /// Whether an attempt bears a tenant's name is a probe: names that nothing bears are forgotten.
 const V10: &str = "
 CREATE INDEX attempt_by_tenant ON attempt (tenant) WHERE tenant IS NOT NULL;
+";
+
+/// How orders ended, whichever way. The end of one that is in force stands there before it comes.
+const V11: &str = "
+DROP VIEW lifted;
+CREATE VIEW ended_orders AS
+SELECT substr(name, instr(name, ':') + 1) AS what,
+    body ->> '$.lifted.ordered.reason' AS reason, body ->> '$.lifted.ordered.by' AS ordered_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.lifted.since') / 1e6, 'unixepoch') AS since,
+    strftime('%Y-%m-%dT%H:%M:%fZ', (body ->> '$.lifted.until') / 1e6, 'unixepoch') AS until,
+    iif(body ->> '$.lifted.how' = 'order', 'lifted', body ->> '$.lifted.how') AS how,
+    strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(body ->> '$.lifted.ended_at', at) / 1e6, 'unixepoch') AS ended_at,
+    body ->> '$.lifted.lifted.reason' AS end_reason, body ->> '$.lifted.lifted.by' AS ended_by,
+    body ->> '$.lifted.ordered.widening.first' AS first,
+    body ->> '$.lifted.ordered.widening.stopped[1]' AS stopped_by
+FROM note WHERE kind = 5
+    AND coalesce(body ->> '$.lifted.ended_at', at) <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000;
 ";
 
 /// Brings the file from `version` to [`VERSION`].
