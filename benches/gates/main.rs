@@ -54,7 +54,7 @@ fn main() {
 
 /// Gates that this bench cannot judge, and what does.
 const ELSEWHERE: [(&str, &str); 4] = [
-    ("G1 over 10⁶ mailbox-hours", "`tests/simulation.rs`, see [verification.md](verification.md#the-long-run)"),
+    ("G1 over 10⁶ mailbox-hours", "`tests/simulation`, see [verification.md](verification.md#the-long-run)"),
     ("G9 Redis gone for ten minutes", "not judged here; `tests/fleet`, over a store in memory: ten minutes away"),
     ("G10 1 to 16 processes", "not judged here; `tests/fleet`, over a store in memory: 1, 2 and 4"),
     ("G13 lost and doubled over crash points", "`tests/crash_points`: 0 and 0"),

@@ -182,8 +182,8 @@ pub struct BreakerPolicy {
     pub cooldown_long_max: Duration,
     /// Cooldown after two probes in a row failed right after a cooldown of at least the long maximum (penalty box).
     pub penalty: Duration,
-    /// Every so many episodes of one chain without a Retry-After the cooldown is [`BreakerPolicy::penalty`], so that a penalty box
-    /// that starts anew at every knock is left; 0 turns it off.
+    /// Every so many episodes of one chain without a Retry-After, or with one that has proved too short, the cooldown is
+    /// [`BreakerPolicy::penalty`], so that a penalty box that starts anew at every knock is left; 0 turns it off.
     pub penalty_chain: u32,
     /// Added to a Retry-After, before the stable spread of up to [`BreakerPolicy::retry_after_spread`].
     pub retry_after_margin: Duration,

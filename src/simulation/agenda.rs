@@ -29,6 +29,14 @@ pub(super) enum Happening {
     Change(usize),
     /// Somebody else spends, by the number of it.
     Burn(usize),
+    /// The store answers a claim, late.
+    Written { key: OperationKey, row: u32 },
+    /// Somebody tells a mailbox something, by the number of it.
+    Tell(usize),
+    /// The wall clock is set, by so many microseconds.
+    WallStep(i64),
+    /// A mailbox's actor is lost, and made anew.
+    Lose(usize),
     /// The process dies, and is back at the instant.
     Crash(Timestamp),
     /// The process is back.

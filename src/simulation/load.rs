@@ -72,6 +72,8 @@ pub(super) struct Traced {
     pub(super) tenant: Option<Arc<str>>,
     pub(super) submitted_at: Timestamp,
     deadline: Duration,
+    /// The same by the clock of the process that took it.
+    pub(super) shown_at: Option<Timestamp>,
     /// Whether its submission has come.
     pub(super) submitted: bool,
     /// Its place among those that have ended.
@@ -106,6 +108,7 @@ impl World {
             tenant: load.tenant.clone(),
             submitted_at: at,
             deadline: load.deadline,
+            shown_at: None,
             submitted: false,
             ended: None,
             over: false,
@@ -125,7 +128,7 @@ impl World {
 
     /// An operation as the engine takes it.
     pub(super) fn operation(&self, key: OperationKey, traced: &Traced) -> Operation {
-        let shown = self.local(traced.submitted_at);
+        let shown = traced.shown_at.unwrap_or_else(|| self.local(traced.submitted_at));
         Operation {
             key,
             id_hash: fnv1a(&key.0.to_be_bytes()),

@@ -5,6 +5,8 @@
 //! against the upstream's. What the checkers read is the upstream's log, never the engines' own opinion.
 
 mod agenda;
+mod clock;
+mod interference;
 mod load;
 mod outbox;
 mod pause;
@@ -13,21 +15,26 @@ mod recording;
 pub mod report;
 pub mod scenario;
 mod step;
+mod store;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
+pub use clock::Step;
 pub use load::Load;
 pub use outbox::KeepOutbox;
 pub use played::{Planned, PlannedBurn, Played};
 pub use recording::{Recording, Replayed};
+pub use store::StoreFaults;
 
 use self::agenda::{Agenda, Happening, Place};
+use self::clock::Wall;
+use self::interference::Told;
 use self::load::Traced;
 use self::outbox::Outbox;
 use self::pause::{Busy, Pause};
 use self::step::Work;
+use self::store::Store;
 use crate::engine::mailbox::{AskShared, Input, Mailbox, Outcome};
 use crate::engine::operation::Transition;
 use crate::engine::policy::{MailboxPolicy, SharedPolicy};
@@ -83,6 +90,9 @@ pub struct World {
     changes: Vec<Change>,
     burns: Vec<(Arc<str>, Option<Arc<str>>, Cost)>,
     outbox: Outbox,
+    store: Store,
+    told: Vec<Told>,
+    wall: Wall,
     look_ups: LookUps,
     /// Until when the process is gone, and what is submitted meanwhile waits outside.
     down_until: Option<Timestamp>,
@@ -171,6 +181,9 @@ impl World {
             changes: Vec::new(),
             burns: Vec::new(),
             outbox: Outbox::default(),
+            store: Store::default(),
+            told: Vec::new(),
+            wall: Wall::default(),
             look_ups: LookUps::Unanswered,
             down_until: None,
             pause: Pause::default(),
@@ -191,20 +204,15 @@ impl World {
     /// Engines with nothing in them, by the policies in force.
     fn make_engines(&mut self) {
         self.shared = self.shared_policy.clone().map(Shared::new);
-        let make =
-            |(name, policy): (&Arc<str>, &Arc<MailboxPolicy>)| Mailbox::new(Arc::clone(name), Arc::clone(policy));
-        self.mailboxes = self.names.iter().zip(&self.policies).map(make).collect();
+        self.mailboxes = (0..self.names.len()).map(|number| self.make_engine(number)).collect();
+    }
+
+    fn make_engine(&self, number: usize) -> Mailbox {
+        Mailbox::new(Arc::clone(&self.names[number]), Arc::clone(&self.policies[number]))
     }
 
     fn asks(&self) -> AskShared {
         self.shared.as_ref().map_or(AskShared::OnTrouble, Shared::ask)
-    }
-
-    /// Lets the engines' clock run `ppm` parts per million fast (or slow, below zero) against the upstream's.
-    #[must_use]
-    pub fn clock_ppm(mut self, ppm: i32) -> Self {
-        self.clock_ppm = ppm.clamp(-100_000, 100_000);
-        self
     }
 
     /// Lets the provider answer, or not, what became of an unknown.
@@ -248,6 +256,12 @@ impl World {
     #[must_use]
     pub fn mailbox(&self, number: usize) -> &Mailbox {
         &self.mailboxes[number]
+    }
+
+    /// How many mailboxes there are.
+    #[must_use]
+    pub fn mailboxes(&self) -> usize {
+        self.names.len()
     }
 
     /// The name of a mailbox.
@@ -314,6 +328,12 @@ impl World {
         self.pending
     }
 
+    /// Operations submitted of which something may still come: those that have not ended, and unknowns.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
     /// The instant of the next happening, in true time.
     #[must_use]
     pub fn next_instant(&self) -> Option<Timestamp> {
@@ -333,33 +353,6 @@ impl World {
         assert_eq!(mailboxes.len(), self.names.len(), "one policy per mailbox");
         self.changes.push(Change { mailboxes, shared });
         self.put(at, Happening::Change(self.changes.len() - 1));
-    }
-
-    /// What an engine's clock shows at a true instant.
-    #[must_use]
-    pub fn local(&self, at: Timestamp) -> Timestamp {
-        let elapsed = i128::from(at.as_micros()) - i128::from(START.as_micros());
-        let shown = elapsed + elapsed * i128::from(self.clock_ppm) / 1_000_000;
-        let micros = i128::from(START.as_micros()) + shown;
-        Timestamp::from_micros(u64::try_from(micros.max(0)).unwrap_or(u64::MAX))
-    }
-
-    /// The first true instant at which an engine's clock has reached `shown`.
-    fn true_instant(&self, shown: Timestamp) -> Timestamp {
-        let elapsed = i128::from(shown.as_micros()) - i128::from(START.as_micros());
-        let elapsed = (elapsed * 1_000_000 / (1_000_000 + i128::from(self.clock_ppm))).max(0);
-        let mut at =
-            Timestamp::from_micros(START.as_micros().saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX / 4)));
-        while self.local(at) < shown {
-            at = at.after(Duration::from_micros(1));
-        }
-        at
-    }
-
-    /// Lets another client spend `cost` of a mailbox's budget at `at`, whether it fits or not.
-    pub fn burn(&mut self, at: Timestamp, mailbox: Arc<str>, tenant: Option<Arc<str>>, cost: Cost) {
-        self.burns.push((mailbox, tenant, cost));
-        self.put(at, Happening::Burn(self.burns.len() - 1));
     }
 
     fn put(&mut self, at: Timestamp, happening: Happening) -> Place {

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use super::World;
 use super::agenda::Happening;
+use super::load::Traced;
 use super::step::Work;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::mailbox::{Input, PastAttempt, Record, RestoredOperation};
 use crate::engine::operation::{OperationKind, Transition};
+use crate::engine::shared::{self, MailboxKey};
 use crate::engine::{OperationKey, OperationState, Scope, ScopeKind, Timestamp};
 
 /// Whether the world writes down what a restart needs.
@@ -76,6 +78,13 @@ impl World {
         self
     }
 
+    /// The claim of an attempt whose row was not written.
+    pub(super) fn on_no_claim(&mut self, key: OperationKey) {
+        if let Some(traced) = self.get_mut(key) {
+            traced.row_in_outbox.last = None;
+        }
+    }
+
     /// Lets the process die at `at` and be back `down` later, with engines rebuilt from the outbox. What is submitted
     /// meanwhile waits until then; answers that arrive meanwhile are not heard.
     pub fn crash(&mut self, at: Timestamp, down: Duration) {
@@ -128,6 +137,7 @@ impl World {
         self.armed.fill(None);
         self.armed_shared = None;
         self.busy.clear();
+        self.store.forget();
         self.down_until = Some(back_at);
         self.put(back_at, Happening::Restart);
         self.catch_up();
@@ -136,8 +146,38 @@ impl World {
     /// The process is back.
     pub(super) fn come_back(&mut self) {
         self.down_until = None;
+        self.wall.read();
         self.make_engines();
         let now = self.local(self.now);
+        let operations = self.operations_in_outbox();
+        let mut attempts: Vec<Vec<PastAttempt>> = vec![Vec::new(); self.names.len()];
+        let mut shared = Vec::new();
+        for (mailbox, tenant, attempt) in self.attempts_in_outbox() {
+            attempts[mailbox].push(attempt);
+            shared.push((tenant, attempt));
+        }
+        if let Some(engine) = &mut self.shared {
+            let breakers = self.outbox.breakers.iter().filter(|(scope, _)| scope.kind() != ScopeKind::Mailbox);
+            breakers.for_each(|(scope, memory)| engine.restore_breaker(now, scope, memory));
+            engine.restore(now, shared);
+        }
+        for (number, operations) in operations.into_iter().enumerate() {
+            self.fill(number, operations, &attempts[number]);
+        }
+    }
+
+    /// Gives an empty engine what the outbox has of its mailbox.
+    fn fill(&mut self, number: usize, operations: Vec<RestoredOperation>, attempts: &[PastAttempt]) {
+        let (now, ask) = (self.local(self.now), self.asks());
+        let own = Scope::Mailbox(Arc::clone(&self.names[number]));
+        if let Some(memory) = self.outbox.breakers.get(&own) {
+            self.mailboxes[number].restore_breaker(now, memory);
+        }
+        self.mailboxes[number].restore(now, operations, attempts);
+        self.run(Work::Mailbox(number, Input::AskShared(ask)));
+    }
+
+    fn operations_in_outbox(&self) -> Vec<Vec<RestoredOperation>> {
         let mut operations: Vec<Vec<RestoredOperation>> = vec![Vec::new(); self.names.len()];
         for (place, traced) in self.traced.iter().enumerate() {
             let row = traced.row_in_outbox;
@@ -158,29 +198,37 @@ impl World {
                 });
             }
         }
-        let mut attempts: Vec<Vec<PastAttempt>> = vec![Vec::new(); self.names.len()];
-        let mut shared = Vec::new();
-        for (key, past) in self.outbox.attempts.iter().filter(|(_, past)| past.left == Left::Maybe) {
-            let Some(traced) = self.get(*key) else { continue };
+        operations
+    }
+
+    /// Every attempt that may have reached the provider, with its mailbox and its tenant.
+    fn attempts_in_outbox(&self) -> impl Iterator<Item = (usize, Option<Arc<str>>, PastAttempt)> + '_ {
+        let rows = self.outbox.attempts.iter().filter(|(_, past)| past.left == Left::Maybe);
+        rows.filter_map(|(key, past)| {
+            let traced = self.get(*key)?;
             let (claimed_at, finished_at) = (past.claimed_at, past.finished_at);
             let (key, lane, cost) = (*key, traced.lane, traced.cost);
             let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Send };
-            attempts[traced.mailbox].push(attempt);
-            shared.push((traced.tenant.clone(), attempt));
+            Some((traced.mailbox, traced.tenant.clone(), attempt))
+        })
+    }
+
+    /// One mailbox's actor is lost with its engine, and another one made over the outbox. Answers to what the first one sent are
+    /// not heard.
+    pub(super) fn lose(&mut self, number: usize) {
+        if self.down_until.is_some() {
+            return;
         }
-        if let Some(engine) = &mut self.shared {
-            let breakers = self.outbox.breakers.iter().filter(|(scope, _)| scope.kind() != ScopeKind::Mailbox);
-            breakers.for_each(|(scope, memory)| engine.restore_breaker(now, scope, memory));
-            engine.restore(now, shared);
-        }
-        let ask = self.asks();
-        for (number, operations) in operations.into_iter().enumerate() {
-            let own = Scope::Mailbox(Arc::clone(&self.names[number]));
-            if let Some(memory) = self.outbox.breakers.get(&own) {
-                self.mailboxes[number].restore_breaker(now, memory);
-            }
-            self.mailboxes[number].restore(now, operations, &attempts[number]);
-            self.run(Work::Mailbox(number, Input::AskShared(ask)));
-        }
+        let theirs = |traced: &&mut Traced| traced.mailbox == number;
+        self.traced.iter_mut().filter(theirs).for_each(|traced| traced.live = false);
+        (self.armed[number], self.mailboxes[number]) = (None, self.make_engine(number));
+        self.busy.lose(number);
+        self.store.forget_of(number);
+        let gone = MailboxKey(u32::try_from(number).unwrap_or(u32::MAX));
+        self.run(Work::Shared(shared::Input::MailboxGone(gone)));
+        let operations = std::mem::take(&mut self.operations_in_outbox()[number]);
+        let attempts: Vec<_> =
+            self.attempts_in_outbox().filter(|(mailbox, ..)| *mailbox == number).map(|(.., attempt)| attempt).collect();
+        self.fill(number, operations, &attempts);
     }
 }

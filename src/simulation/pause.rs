@@ -46,6 +46,11 @@ impl Busy {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
+
+    /// The actor is gone, and its inbox with it.
+    pub(super) fn lose(&mut self, mailbox: usize) {
+        self.0.remove(&mailbox);
+    }
 }
 
 impl World {
@@ -102,12 +107,16 @@ impl World {
             | Happening::Answer { .. }
             | Happening::TimeOut { .. }
             | Happening::LookedUp(_)
+            | Happening::Written { .. }
+            | Happening::Tell(_)
+            | Happening::Lose(_)
             | Happening::Wake(_)
             | Happening::WakeShared
             | Happening::Free(_)
             | Happening::Change(_) => true,
             Happening::Arrive { .. }
             | Happening::Burn(_)
+            | Happening::WallStep(_)
             | Happening::Crash(_)
             | Happening::Restart
             | Happening::Pause(_)

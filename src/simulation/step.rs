@@ -92,6 +92,10 @@ impl World {
                     self.upstream.burn(self.now, mailbox, tenant.as_ref(), *cost);
                 }
             }
+            Happening::Written { key, row } => self.written(key, row),
+            Happening::Tell(number) => self.be_told(number),
+            Happening::WallStep(micros) => self.wall.set(micros),
+            Happening::Lose(mailbox) => self.lose(mailbox),
             Happening::Crash(back_at) => self.die(back_at),
             Happening::Restart => self.come_back(),
             Happening::Pause(until) => self.stand_still(until),
@@ -115,8 +119,9 @@ impl World {
             self.put(back_at, Happening::Submit(key));
             return;
         }
+        let shown = self.get(key).map(|traced| self.local(traced.submitted_at));
         let Some(traced) = self.get_mut(key) else { return };
-        traced.submitted = true;
+        (traced.submitted, traced.shown_at) = (true, shown);
         self.live += 1;
         let Some(traced) = self.get(key) else { return };
         let (mailbox, operation) = (traced.mailbox, self.operation(key, traced));
@@ -198,8 +203,7 @@ impl World {
             }
             Effect::Claim { key, attempt, .. } => {
                 self.transitions.push((key, Transition::Claim));
-                self.on_claim(key, attempt);
-                self.work.push_back(Work::Mailbox(number, Input::Claimed { key }));
+                self.claim(number, key, attempt);
             }
             Effect::Record(record) => {
                 self.transitions.push((record.key, record.transition));

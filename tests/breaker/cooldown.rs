@@ -37,6 +37,16 @@ fn every_sixteenth_episode_of_a_chain_without_a_hint_stays_away_for_the_penalty(
     assert!(chain(&mut never, 33, &throttle(None)).iter().all(|length| *length <= 120_000));
 }
 
+/// Found by the liveness worlds: a box of five minutes that each knock starts anew, and that says "11 s" every time.
+#[test]
+fn a_hint_that_proves_too_short_again_and_again_is_left_alone_for_the_penalty_too() {
+    let lengths = chain(&mut Rig::minute(), 33, &throttle(Some(11)));
+    let long: Vec<usize> = (0..33).filter(|place| lengths[*place] == 900_000).collect();
+    assert_eq!(long, [15, 31], "{lengths:?}");
+    let honest = chain(&mut Rig::minute(), 33, &throttle(Some(300)));
+    assert!(honest.iter().all(|length| *length < 320_000), "longer than any cooldown of ours: believed: {honest:?}");
+}
+
 #[test]
 fn a_configured_first_cooldown_replaces_the_shortest_window_but_is_never_nothing() {
     let mut rig = Rig::minute();

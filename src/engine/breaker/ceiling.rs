@@ -12,6 +12,7 @@ use crate::engine::limit::Limit;
 use crate::engine::policy::BreakerPolicy;
 use crate::engine::time::{Timestamp, micros};
 
+use super::Breaker;
 use super::memory::{CeilingMemory, rebased};
 
 /// One, in millionths.
@@ -92,6 +93,24 @@ impl Ceiling {
         self.after(micros(now.since(self.learned_at)))
     }
 
+    /// The first instant after `now` at which it is higher; `None` once it has ended.
+    fn rises_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let current = self.at(now);
+        let (mut low, mut high) = (micros(now.since(self.learned_at)), micros(self.ends_at.since(self.learned_at)));
+        if now >= self.ends_at {
+            return None;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.after(middle) > current {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(self.learned_at.after(Duration::from_micros(high)))
+    }
+
     fn after(&self, elapsed: u64) -> u64 {
         let (k, w_max) = (i128::from(self.k), i128::from(self.w_max));
         let elapsed = i128::from(elapsed).min(k * i128::from(LIFE_IN_K));
@@ -114,6 +133,13 @@ impl Ceiling {
             }
         }
         low
+    }
+}
+
+impl Breaker {
+    /// When a learned ceiling is higher next: what was named by it until then comes sooner.
+    pub(crate) fn rises_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.active.as_ref()?.ceilings.iter().filter_map(|one| one.rises_at(now)).min()
     }
 }
 
@@ -155,6 +181,18 @@ mod tests {
             assert!(ceiling.ends_at <= second(16 * 7_200));
             assert_eq!(ceiling.at(Timestamp::NEVER), u64::MAX);
         }
+    }
+
+    #[test]
+    fn the_next_rise_is_named_to_the_microsecond() {
+        let ceiling = learned(15, 30, 60);
+        let (mut now, mut rises) = (Timestamp::EPOCH, 0);
+        while let Some(at) = ceiling.rises_at(now) {
+            assert_eq!(ceiling.at(at.before(Duration::from_micros(1))), ceiling.at(now));
+            assert!(at > now && ceiling.at(at) > ceiling.at(now));
+            (now, rises) = (at, rises + 1);
+        }
+        assert!(now == ceiling.ends_at && rises <= 30, "{rises} rises until {now:?}");
     }
 
     #[test]

@@ -71,15 +71,14 @@ pub(super) fn of_episode(
             // A provider that keeps answering "1 s" while it keeps refusing is believed less each time: doubling
             // keeps ten minutes of block at a dozen refusals.
             let floor = grown(COOLDOWN_MIN, Ratio::percent(200), steps, windows.cap);
-            hinted(scope, retry_after, standing.episode, policy).max(floor)
+            let hinted = hinted(scope, retry_after, standing.episode, policy);
+            // It goes on refusing after every wait that it named: as if it had named none.
+            let floor =
+                if hinted < floor && is_penalty_due(standing, policy) { floor.max(policy.penalty) } else { floor };
+            hinted.max(floor)
         }
         None if standing.long_failures >= 2 => policy.penalty,
-        None if policy.penalty_chain > 0
-            && standing.chain > 0
-            && standing.chain.is_multiple_of(policy.penalty_chain) =>
-        {
-            policy.penalty
-        }
+        None if is_penalty_due(standing, policy) => policy.penalty,
         None => {
             let first = policy.cooldown_first.unwrap_or(windows.shortest);
             grown(first, policy.cooldown_growth, steps, windows.cap)
@@ -88,6 +87,11 @@ pub(super) fn of_episode(
     let quota = throttle.retry_after.is_none() && throttle.kind == ThrottleKind::Quota;
     let least = if quota { policy.cooldown_long_max.max(COOLDOWN_MIN) } else { COOLDOWN_MIN };
     length.max(least)
+}
+
+/// Whether a penalty box may be what goes on and on.
+const fn is_penalty_due(standing: Standing, policy: &BreakerPolicy) -> bool {
+    policy.penalty_chain > 0 && standing.chain > 0 && standing.chain.is_multiple_of(policy.penalty_chain)
 }
 
 /// A Retry-After, cut to what is believed, with its spread and margin.

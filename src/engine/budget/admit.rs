@@ -351,6 +351,8 @@ impl Row {
 
     /// Before this `cost` cannot go, however soon what is in flight ends: a lower bound.
     fn not_before(&self, now: Timestamp, cost: u64, amount: u64) -> Timestamp {
+        // What is ahead goes one after the other: together it may be more than a bucket ever holds.
+        let cost = cost.min(self.ledger.capacity());
         let earliest = match self.ledger.earliest(now, cost, amount) {
             // As if all that is in flight came back at once.
             Earliest::AfterCompletion { .. } => {

@@ -111,6 +111,11 @@ impl Budget {
         matches!(self.breaker.gate(now, self.in_flight), Gate::Probe | Gate::ProbeInFlight { .. })
     }
 
+    /// When a learned ceiling is higher next.
+    pub(crate) fn rises_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.breaker.rises_at(now)
+    }
+
     /// Whether nothing leaves.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         matches!(self.breaker.gate(now, self.in_flight), Gate::Blocked { .. })

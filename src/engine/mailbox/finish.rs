@@ -137,13 +137,14 @@ impl Mailbox {
     }
 
     /// When an operation that was throttled goes on, as far as the outbox is told: after the cooldown, at an instant
-    /// of its own. While this process lives the pacer decides; after a restart these instants keep the backlog from
-    /// waking at once.
+    /// of its own. While this process lives the pacer decides; after a restart these instants keep those that were under
+    /// way together from waking at once. The rest of the backlog is behind them and has no such instants.
     fn resumes_at(&self, now: Timestamp, id_hash: u64) -> Timestamp {
         let until = self.budget.shut_until(now).unwrap_or(now);
-        let backlog = u64::from(self.waiting_count()) + 1;
+        let [foreground, background] = self.budget.in_flight_per_lane();
+        let together = u64::from(foreground) + u64::from(background) + 1;
         let over = match self.budget.rate(now) {
-            Some(rate) => spread(backlog, Duration::ZERO, rate),
+            Some(rate) => spread(together, Duration::ZERO, rate),
             None => self.policy.resume.spread,
         };
         until.after(offset(id_hash, over))

@@ -228,6 +228,23 @@ impl Mailbox {
         if ahead != CostSum::default() {
             self.budget.behind(now, entry.lane, &ahead, &cost, rules, &mut put);
         }
+        if matches!(entry.step, Step::Queued(_))
+            && let Some(head) = self.next_key().filter(|key| *key != entry.key).and_then(|key| self.table.get(key))
+        {
+            self.explain_head(now, head, found);
+        }
+    }
+
+    /// What is behind a head that waits waits as long, were it light enough to go now.
+    fn explain_head(&self, now: Timestamp, head: &Entry, found: &mut Vec<Constraint>) {
+        let known = found.iter().map(|constraint| constraint.ready_at).max().unwrap_or(now);
+        let mut latest: Option<Constraint> = None;
+        self.budget.constraints(now, head.lane, &head.cost(), Grant::Ordinary, Self::rules(&self.policy), &mut |it| {
+            latest = latest.filter(|latest| latest.ready_at >= it.ready_at).or(Some(it));
+        });
+        if let Some(Constraint { ready_at, certainty, .. }) = latest.filter(|latest| latest.ready_at > known) {
+            found.push(Constraint { certainty, ..Constraint::exact(Wall::Queue, ScopeKind::Mailbox, ready_at) });
+        }
     }
 
     /// What goes before an operation of this lane. Walks the lane: for people, not for the way of a send.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entry::{Entry, Shared, Step};
 use super::standing::Bypass;
@@ -20,6 +21,9 @@ use crate::engine::time::Timestamp;
 fn is_behind(waits: &BTreeMap<OperationKey, SharedWait>, lane: Lane, tenant: Option<&Arc<str>>) -> bool {
     !waits.is_empty() && waits.values().any(|wait| wait.queue.0 == lane && wait.queue.1.as_ref() == tenant)
 }
+
+/// A learned ceiling that rises faster than this is looked at this often: a day's ceiling of thousands rises by hundreds a minute.
+const RISE_GAP_MIN: Duration = Duration::from_secs(1);
 
 /// What the loop found.
 #[derive(Debug)]
@@ -78,13 +82,19 @@ impl Mailbox {
             match self.pick(now) {
                 Pick::Go(key, grant) => self.start(now, key, grant),
                 Pick::Wait(lane, wait) => {
-                    self.pump_at = wait.until;
+                    self.pump_at = self.wakes_at(now, &wait);
                     return self.stand(now, lane, wait);
                 }
                 Pick::Nothing => return,
             }
         }
         self.floor.on_idle();
+    }
+
+    /// A wait that a window ends is over sooner where a learned ceiling rises meanwhile.
+    fn wakes_at(&self, now: Timestamp, wait: &Wait) -> Timestamp {
+        let rises_at = wait.constraint.wall.unit().and_then(|_| self.budget.rises_at(now));
+        rises_at.map_or(wait.until, |at| at.max(now.after(RISE_GAP_MIN)).min(wait.until))
     }
 
     /// Strict priority: background is looked at only when no foreground operation could use the slot (L3), the

@@ -41,6 +41,22 @@ fn a_wait_longer_than_the_caller_bears_is_refused_with_the_instant() {
     assert!(retry_after >= Duration::from_secs(120), "{retry_after:?}");
 }
 
+/// Found by the liveness worlds: the sum of what was ahead was taken for one send, and a bucket never holds that. From then on
+/// every submission was refused, whatever its deadline, and nobody could say when those that waited would go.
+#[test]
+fn a_backlog_beyond_the_depth_of_a_bucket_makes_no_deadline_hopeless() {
+    for limit in ["30 requests / 1m paranoid", "30 requests / 1m bucket(3)"] {
+        for lane in Lane::ALL {
+            let mut rig = Rig::new(policy(&[limit], 4));
+            (1..=20).for_each(|key| rig.submit(key, lane));
+            let next = rig.operation(21, lane);
+            assert_eq!(rig.mailbox.check(rig.now, &next, None), Ok(()), "{limit} {lane:?}");
+            let explained = rig.mailbox.explain(rig.now, Some(OperationKey(20)));
+            assert!(explained.iter().all(|constraint| constraint.ready_at < at(600)), "{limit} {explained:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_coming_and_what_is_in_flight_count_for_a_caller_who_bears_no_wait() {
     let mut rig = Rig::new(policy(&["2 requests / 1m"], 4));

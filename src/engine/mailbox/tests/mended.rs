@@ -106,6 +106,36 @@ fn a_changed_window_grants_no_free_one() {
     assert_eq!(rig.sent.len(), 30, "30 of 25 are used");
 }
 
+/// Found by the liveness worlds: a restart kept one email waiting for as long as the whole backlog took, long after it was gone.
+#[test]
+fn a_throttled_operation_is_not_put_off_for_the_backlog_behind_it() {
+    let mut engine = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy(&["5 requests / 1m"], 4)));
+    engine.handle(T0, Input::AskShared(AskShared::OnTrouble));
+    let rig = Rig::new(policy(&[], 1));
+    let mut next = Vec::new();
+    let mut inputs: Vec<_> = (1..=300).map(|key| Input::Enqueue(rig.operation(key, Lane::Foreground))).collect();
+    inputs.reverse();
+    while let Some(input) = inputs.pop() {
+        engine.handle(T0, input);
+        while let Some(effect) = engine.poll_effect() {
+            match effect {
+                Effect::Claim { key, .. } => inputs.push(Input::Claimed { key }),
+                Effect::Send { key, .. } => {
+                    // Answered when all have come.
+                    inputs.insert(0, Input::Finished { key, answer: throttled(Some(10)).into() });
+                }
+                Effect::Record(record) => next.extend(record.next_at),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(next.len(), 4, "as many as were under way");
+    assert!(
+        next.iter().all(|at| *at >= self::at(10) && *at <= self::at(90)),
+        "{next:?}: an hour's backlog is behind them"
+    );
+}
+
 #[test]
 fn the_last_connection_is_not_tried_again_at_once() {
     let mut rig = Rig::new(policy(&["5000 requests / 1m"], 1));
@@ -262,7 +292,7 @@ fn fewer_attempts_hold_for_what_the_shared_scopes_are_asked_for() {
 
 #[test]
 fn of_two_limits_with_one_window_each_keeps_its_own_bucket_over_a_change() {
-    // Found by seed 172211 of tests/simulation.rs: the slow one went on with the level of the fast one.
+    // Found by seed 172211 of tests/simulation: the slow one went on with the level of the fast one.
     let limits = ["30 requests / 1m bucket(10)", "6 requests / 1m bucket(2)"];
     for order in [[0, 1], [1, 0]] {
         let limits = order.map(|index| limits[index]);

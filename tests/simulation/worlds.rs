@@ -1,27 +1,19 @@
-//! Random worlds, each from one number: every upstream kind at random phase, latency, clock rate, faults and load; some
-//! stand still for minutes, some are slow, in some the limits change while they run.
-//!
-//! The checkers read the upstream's log. A failure names its seed; replay it with
-//! `MAILWEIR_SEED=<seed> cargo test --features sim --test simulation -- --nocapture one_seed`.
-//! `MAILWEIR_MAILBOX_HOURS=1000000 cargo test --release --features sim --test simulation` is the long run.
-#![cfg(feature = "sim")]
+//! Random worlds, each from one number. Every kind of thing is drawn from a stream of its own: one more leaves the others
+//! as they were.
 
-use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mailweir::engine::invariants::{Violation, lanes, operation};
 use mailweir::engine::ledger::Ledger;
-use mailweir::engine::mailbox::Outcome;
-use mailweir::engine::operation::Transition;
 use mailweir::engine::policy::{GuardPolicy, MailboxPolicy, ScopePolicy};
 use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Unit, WindowKind};
-use mailweir::simulation::{Load, START, World};
+use mailweir::simulation::{KeepOutbox, Load, LookUps, START, World};
 use mailweir::upstream::{
-    Algorithm, ConcurrencyLimit, LogNormal, Model, Random, Refusals, Schedule, Upstream, UpstreamLimit, check,
+    Algorithm, ConcurrencyLimit, LogNormal, Model, Random, Refusals, Schedule, Upstream, UpstreamLimit,
 };
+
+use crate::troubles::{self, Spell};
 
 /// Amounts and windows from 1/s to 10,000/day. The parameters were chosen on 30/min, 120/min and 400/h alone.
 const PAIRS: [(u64, u64); 11] = [
@@ -38,20 +30,31 @@ const PAIRS: [(u64, u64); 11] = [
     (10_000, 86_400),
 ];
 
-struct Run {
-    limits: Vec<Limit>,
-    model: Model,
-    clock_ppm: i32,
-    faulty: bool,
-    weighted: bool,
+/// One world before its run, and what may come of it.
+pub(crate) struct Run {
+    pub(crate) world: World,
+    /// Until when.
+    pub(crate) end: Timestamp,
+    /// Every limit that the upstream keeps.
+    pub(crate) kept: Vec<UpstreamLimit>,
+    /// As they are declared.
+    pub(crate) limits: Vec<Limit>,
+    /// Whether requests and answers get lost, processes die, rows are not written.
+    pub(crate) faulty: bool,
+    /// Whether operations cost different amounts.
+    pub(crate) weighted: bool,
+    /// Whether the upstream refuses what its limits would let in, or lets others in.
+    pub(crate) disturbed: bool,
+    /// Whether operations are cancelled.
+    pub(crate) cancelled: bool,
 }
 
-fn any<T: Copy>(random: &mut Random, of: &[T]) -> T {
+pub(crate) fn any<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[usize::try_from(random.below(of.len() as u64)).expect("an index")]
 }
 
 /// A limit as we declare it, and as the upstream counts it.
-fn limit(random: &mut Random, unit: Unit) -> (Limit, UpstreamLimit) {
+pub(crate) fn limit(random: &mut Random, unit: Unit) -> (Limit, UpstreamLimit) {
     let (mut amount, seconds) = any(random, &PAIRS);
     if unit == Unit::Recipients {
         amount = amount.saturating_mul(20);
@@ -74,7 +77,15 @@ fn limit(random: &mut Random, unit: Unit) -> (Limit, UpstreamLimit) {
     (declared, UpstreamLimit::declared(ScopeKind::Mailbox, &declared, algorithm))
 }
 
-fn plan(seed: u64) -> Run {
+/// What a mailbox's provider is, before anything goes wrong with it.
+struct Provider {
+    limits: Vec<Limit>,
+    model: Model,
+    faulty: bool,
+    weighted: bool,
+}
+
+fn provider(seed: u64) -> (Provider, i32) {
     let mut random = Random::stream(seed, 7);
     let weighted = random.below(3) == 0;
     let mut rows = vec![limit(&mut random, Unit::Requests)];
@@ -106,54 +117,51 @@ fn plan(seed: u64) -> Run {
         model.faults.accepted_with_retry_after = rare(5_000);
     }
     let clock_ppm = i32::try_from(random.below(1_001)).expect("small") - 500;
-    Run { limits, model, clock_ppm, faulty, weighted }
+    (Provider { limits, model, faulty, weighted }, clock_ppm)
 }
 
-/// Runs one seed for `hours` and answers how many sends arrived.
-fn run(seed: u64, hours: u64) -> Result<u64, String> {
-    let plan = plan(seed);
-    let policy = Arc::new(MailboxPolicy {
-        scope: ScopePolicy { limits: plan.limits.clone(), concurrency: NonZeroU32::new(4) },
-        ..MailboxPolicy::default()
-    });
-    let upstream_limits = plan.model.limits.clone();
+/// The world of one seed, `hours` long.
+pub(crate) fn plan(seed: u64, hours: u64) -> Run {
+    let (Provider { limits, mut model, faulty, weighted }, clock_ppm) = provider(seed);
+    let scope = ScopePolicy { limits: limits.clone(), concurrency: NonZeroU32::new(4) };
+    let policy = Arc::new(MailboxPolicy { scope, ..MailboxPolicy::default() });
+    let kept = model.limits.clone();
     let changes = changes(seed, &policy, hours);
-    let mut world = World::new(1, &policy, None, Upstream::new(plan.model, seed)).clock_ppm(plan.clock_ppm);
-    let end = world.start().after(Duration::from_secs(hours * 3_600));
-    let smallest = changes.iter().flat_map(|(_, policy)| policy.scope.limits.clone()).chain(plan.limits.clone());
-    load(&mut world, seed, &smallest.collect::<Vec<_>>(), plan.weighted, hours);
+    let span = Spell { from: START, until: START.after(Duration::from_secs(hours * 3_600)) };
+    let mut random = Random::stream(seed, 11);
+    // One in five: what its own pace cannot prevent. The rest has to get along without a single refusal.
+    let disturbed = random.below(5) == 0;
+    if disturbed {
+        troubles::at_the_provider(&mut model, &mut random, span);
+    }
+    let mut world = World::new(1, &policy, None, Upstream::new(model, seed)).clock_ppm(clock_ppm);
+    let mortal = random.below(4) == 0;
+    if mortal {
+        world = world.keep_outbox(KeepOutbox::Yes);
+        troubles::deaths(&mut world, &mut random, span);
+        if random.below(2) == 0 {
+            // Set back, never forward: what was sent an hour ago by the clock may have been sent just now.
+            troubles::clock_set_back(&mut world, &mut random, span);
+        }
+    }
+    let store = random.below(4) == 0;
+    if store {
+        world = world.store_faults(troubles::at_the_store(&mut random, span), seed);
+    }
+    if random.below(2) == 0 {
+        world = world.look_ups(LookUps::Answered);
+    }
+    let smallest = changes.iter().flat_map(|(_, policy)| policy.scope.limits.clone()).chain(limits.clone());
+    load(&mut world, seed, &smallest.collect::<Vec<_>>(), weighted, hours);
     for (at, policy) in changes {
         world.reconfigure(at, vec![policy], None);
     }
     pauses(&mut world, seed, hours);
-    world.run_until(end);
-    let limits = plan.limits.clone();
-    let named = |what: String| format!("seed {seed}, limits {limits:?}: {what}");
-    let fail = |what: String| Err(named(what));
-
-    let log = world.upstream().log();
-    if log.dropped() > 0 {
-        return fail("the log overflowed".to_owned());
+    let cancelled = random.below(4) == 0;
+    if cancelled {
+        troubles::cancels(&mut world, &mut random, span);
     }
-    let counts = check::counts(log.client());
-    if counts.refused > 0 {
-        return fail(format!("{} refusals of {} arrivals", counts.refused, counts.arrivals));
-    }
-    if counts.duplicates > 0 {
-        return fail(format!("{} duplicates under at-most-once", counts.duplicates));
-    }
-    for limit in &upstream_limits {
-        let most = check::max_in_window(log.client(), limit);
-        if most > limit.amount {
-            return fail(format!("L1: {most} of {} in {:?}", limit.amount, limit.window));
-        }
-    }
-    if !plan.weighted && !plan.faulty {
-        order(&world).map_err(|violation| named(violation.to_string()))?;
-    }
-    outcomes(&world, plan.faulty).map_err(named)?;
-    operations(&world).map_err(|violation| named(violation.to_string()))?;
-    Ok(counts.arrivals)
+    Run { world, end: span.until, kept, limits, faulty: faulty || mortal || store, weighted, disturbed, cancelled }
 }
 
 /// In one world in three, limits that are lowered and raised again, never above what the upstream keeps, and other
@@ -219,95 +227,5 @@ fn load(world: &mut World, seed: u64, limits: &[Limit], weighted: bool, hours: u
             let heavy = if weighted { recipients(&mut random) } else { 1 };
             world.submit(at, &Load::new(Lane::Background).cost(Cost::email(heavy, 4_096)));
         }
-    }
-}
-
-fn order(world: &World) -> Result<(), Violation> {
-    for lane in Lane::ALL {
-        let firsts = world.order().iter().filter(|first| first.1 == lane).map(|first| first.2.0);
-        // Keys are given in order of planning, not of submission: compare by instant of submission instead.
-        let submitted: HashMap<u64, _> =
-            world.ended().iter().map(|ended| (ended.key.0, ended.submitted_at.as_micros())).collect();
-        let instants: Vec<u64> = firsts.filter_map(|key| submitted.get(&key).copied()).collect();
-        lanes::order_is_kept(&instants, 0)?;
-    }
-    Ok(())
-}
-
-/// O1, O3, O5, O6, O7 and O10 over every operation's whole history.
-fn operations(world: &World) -> Result<(), Violation> {
-    let taken = check::executions(world.upstream().log().client());
-    for (key, history) in &world.histories() {
-        let mut whole = vec![Transition::Enqueue];
-        whole.extend(history.iter().filter(|transition| **transition != Transition::Enqueue));
-        operation::replay(*key, &whole)?;
-        let count = |wanted: Transition| history.iter().filter(|transition| **transition == wanted).count() as u64;
-        operation::sends_are_recorded(*key, world.sends(*key), count(Transition::Claim))?;
-        let paid = count(Transition::Retry) + count(Transition::Repeat);
-        operation::attempts_are_bounded(*key, u32::try_from(paid).expect("small"), 8)?;
-        let executed = taken.get(&*key.0.to_string()).copied().unwrap_or(0);
-        operation::duplicates_are_accounted(*key, executed.max(1), count(Transition::Repeat))?;
-    }
-    Ok(())
-}
-
-fn outcomes(world: &World, faulty: bool) -> Result<(), String> {
-    for ended in world.ended() {
-        let expected = match ended.outcome {
-            Outcome::Accepted { .. } => true,
-            Outcome::Unknown | Outcome::Quarantined | Outcome::Exhausted { .. } => faulty,
-            _ => false,
-        };
-        if !expected {
-            return Err(format!("operation {:?} ended as {:?}", ended.key, ended.outcome));
-        }
-    }
-    Ok(())
-}
-
-const HOURS_PER_RUN: u64 = 5;
-
-#[test]
-fn no_upstream_ever_refuses_a_send_of_ours() {
-    let hours: u64 = std::env::var("MAILWEIR_MAILBOX_HOURS").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000);
-    let base: u64 = std::env::var("MAILWEIR_SEED_BASE").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let runs = hours.div_ceil(HOURS_PER_RUN);
-    let broken = AtomicBool::new(false);
-    let half = |odd: u64| {
-        let mut arrivals = 0;
-        for seed in (base..base + runs).filter(|seed| seed % 2 == odd) {
-            if broken.load(Ordering::Relaxed) {
-                break;
-            }
-            match run(seed, HOURS_PER_RUN) {
-                Ok(sent) => arrivals += sent,
-                Err(what) => {
-                    broken.store(true, Ordering::Relaxed);
-                    panic!(
-                        "{what}\nreplay: MAILWEIR_SEED={seed} cargo test --features sim --test simulation -- --nocapture one_seed"
-                    )
-                }
-            }
-        }
-        arrivals
-    };
-    let arrivals: u64 = std::thread::scope(|scope| {
-        let other = scope.spawn(|| half(1));
-        half(0) + other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    println!("{} mailbox-hours, {runs} runs, {arrivals} arrivals: 0 refusals, 0 violations", runs * HOURS_PER_RUN);
-    assert!(arrivals > runs, "the runs send something");
-}
-
-#[test]
-fn one_seed() {
-    let Some(seed) = std::env::var("MAILWEIR_SEED").ok().and_then(|text| text.parse().ok()) else {
-        // Without a seed to replay, one that is known to be faulty and weighted.
-        assert!(run(3, HOURS_PER_RUN).is_ok());
-        return;
-    };
-    match run(seed, HOURS_PER_RUN) {
-        Ok(arrivals) => println!("seed {seed}: {arrivals} arrivals, nothing wrong"),
-        Err(what) => panic!("{what}"),
     }
 }
