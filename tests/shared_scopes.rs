@@ -1,8 +1,10 @@
 //! Random worlds under shared scopes, with connections so tight that mailboxes, tenants and the application are full
 //! at once. The world itself counts the work of each instant; here everything has to end, and within its limits.
 //!
-//! A failure names its seed.
+//! A failure prints the command that replays its seed.
 #![cfg(feature = "sim")]
+
+mod replay;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use mailweir::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
 use mailweir::engine::{Lane, Limit, Ratio, ScopeKind};
 use mailweir::simulation::{Load, World};
 use mailweir::upstream::{ConcurrencyLimit, LogNormal, Model, Random, Upstream, check};
+
+use replay::Replay;
 
 const TENANTS: [&str; 5] = ["acme", "zenith", "globex", "initech", "umbrella"];
 const OPERATIONS: usize = 60;
@@ -65,17 +69,17 @@ fn run(seed: u64) {
         }
     }
     world.run_to_end(world.start().after(Duration::from_secs(86_400)));
-    assert_eq!(world.pending(), 0, "seed {seed}: everything ends");
+    assert_eq!(world.pending(), 0, "everything ends");
     let ended = world.ended();
-    assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Accepted { .. })), "seed {seed}: {ended:?}");
+    assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Accepted { .. })), "{ended:?}");
     let counts = check::counts(world.upstream().log().client());
-    assert_eq!(counts.refused, 0, "seed {seed}: more than {most} at once");
+    assert_eq!(counts.refused, 0, "more than {most} at once");
 }
 
 #[test]
 fn however_tight_the_limits_of_all_scopes_an_instant_has_an_end() {
-    let seeds: u64 = std::env::var("MAILWEIR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
-    (0..seeds).for_each(run);
+    let here = Replay { features: "sim", test: "shared_scopes", name: "however_tight" };
+    Replay::seeds(400).for_each(|seed| here.run(seed, run));
 }
 
 #[test]

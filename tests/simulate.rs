@@ -125,7 +125,9 @@ fn the_actors_keep_the_invariants_where_all_goes_wrong() {
     );
     let output = simulate(&[&path, "--actors"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("BROKEN  no declared window is exceeded (L1): "));
+    let out = text(&output.stdout);
+    assert!(out.contains("BROKEN  no declared window is exceeded (L1): "));
+    assert!(out.contains(&format!("\nreplay: mailweir simulate {path} --seed 1 --actors\n")), "{out}");
 }
 
 #[test]
@@ -267,6 +269,10 @@ fn a_broken_invariant_ends_with_one_and_names_itself() {
     assert_eq!(output.status.code(), Some(1), "{out}");
     assert!(out.contains("BROKEN  no declared window is exceeded (L1): "), "{out}");
     assert!(out.contains("BROKEN  no 429 from our own pace: "), "{out}");
+    assert!(out.contains(&format!("\nreplay: mailweir simulate {path} --seed 1\n")), "{out}");
+    let again = simulate(&[&path, "--profile", "B", "--seed", "7"]);
+    let again = text(&again.stdout);
+    assert!(again.contains(&format!("\nreplay: mailweir simulate {path} --seed 7 --profile B\n")), "{again}");
 }
 
 #[test]

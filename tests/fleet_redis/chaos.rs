@@ -1,5 +1,6 @@
 //! Blows at random instants: processes are killed and stopped, the server is killed, frozen, paused and made to forget its
-//! scripts, all under load. `MAILWEIR_TEST_BLOWS=100` for the long form, `MAILWEIR_SEED` for other instants.
+//! scripts, all under load. `MAILWEIR_TEST_BLOWS=100` for the long form, `MAILWEIR_SEED` for other instants. A failure prints the
+//! command that strikes the same blows; what the machine makes of them is no replay.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use mailweir::upstream::check;
 use crate::bench::Bench;
 use crate::process::Process;
 use crate::redis_server::RedisServer;
+use crate::replay::{Replay, number};
 use crate::{CONCURRENCY, REQUESTS, id, limit};
 
 /// Emails before each blow, and after it.
@@ -165,14 +167,16 @@ impl Run {
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a whole number")))
-}
-
 #[test]
 fn blows_at_random_instants_lose_nothing_send_nothing_twice_and_stop_nothing_for_good() {
-    let blows = number("MAILWEIR_TEST_BLOWS").unwrap_or(ALL.len() as u64);
-    let mut run = Run::start(number("MAILWEIR_SEED").unwrap_or(1));
+    let here = Replay { features: "graph redis upstream", test: "fleet_redis", name: "blows_at_random" };
+    let blows = number("MAILWEIR_TEST_BLOWS");
+    let words = blows.map(|blows| format!("MAILWEIR_TEST_BLOWS={blows}"));
+    here.with(words).run(number("MAILWEIR_SEED").unwrap_or(1), |seed| strike(seed, blows.unwrap_or(ALL.len() as u64)));
+}
+
+fn strike(seed: u64, blows: u64) {
+    let mut run = Run::start(seed);
     let mut left = Vec::new();
     for at in 1..=blows {
         if left.is_empty() {

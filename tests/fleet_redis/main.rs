@@ -13,6 +13,8 @@ mod child;
 mod process;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
+#[path = "../replay/mod.rs"]
+mod replay;
 mod runs;
 #[cfg(feature = "redis-sentinel")]
 mod sentinel;

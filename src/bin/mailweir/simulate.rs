@@ -90,6 +90,7 @@ impl Simulate {
         let first = self.seed.unwrap_or(scenario.seed);
         let mut runs = Vec::new();
         for seed in (0..u64::from(self.runs)).map(|number| first.wrapping_add(number)) {
+            let _told = Told(self.replay(seed));
             let (world, run) = match self.one(&scenario, seed) {
                 Ok(one) => one,
                 Err(error) => return refuse(&error),
@@ -106,8 +107,16 @@ impl Simulate {
             }
             runs.push(run);
         }
-        print(&if self.json { json::summaries(&scenario, &runs) } else { text::summary(&scenario, &runs) });
+        let replay = |seed| self.replay(seed);
+        print(&if self.json { json::summaries(&scenario, &runs) } else { text::summary(&scenario, &runs, replay) });
         if runs.iter().all(|run| run.report.is_sound()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// The command that runs one seed again.
+    fn replay(&self, seed: u64) -> String {
+        let profile = self.profile.map(|profile| format!(" --profile {profile:?}")).unwrap_or_default();
+        let actors = if self.actors { " --actors" } else { "" };
+        format!("mailweir simulate {} --seed {seed}{profile}{actors}", self.scenario.display())
     }
 
     fn one(&self, scenario: &Scenario, seed: u64) -> Result<(World, Run), RehearsalError> {
@@ -131,6 +140,17 @@ impl Simulate {
         let report = Report::of(scenario, &world, seed);
         bar.finish_and_clear();
         Ok((world, Run { report, took }))
+    }
+}
+
+/// A run that panics ends with the command that replays it, as one that breaks an invariant does.
+struct Told(String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = writeln!(std::io::stderr(), "replay: {}", self.0);
+        }
     }
 }
 

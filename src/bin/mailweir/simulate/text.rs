@@ -13,14 +13,17 @@ const LABEL: usize = 34;
 /// Width of a column of figures.
 const FIGURE: usize = 15;
 
-/// Everything that is printed.
-pub(crate) fn summary(scenario: &Scenario, runs: &[Run]) -> String {
+/// Everything that is printed. `replay` is the command that runs one seed again.
+pub(crate) fn summary(scenario: &Scenario, runs: &[Run], replay: impl Fn(u64) -> String) -> String {
     let mut out = heading(scenario, runs);
     match runs {
         [run] => out.push_str(&one(&run.report)),
         runs => out.push_str(&many(runs)),
     }
     out.push_str(&invariants(runs));
+    if let Some(broken) = runs.iter().find(|run| !run.report.is_sound()) {
+        out.push_str(&format!("replay: {}\n", replay(broken.report.seed)));
+    }
     out.push_str(&speed(runs));
     out
 }
