@@ -12,6 +12,8 @@ use mailweir::config::{parse_size, show_size};
 use mailweir::email::{Email, EmailBounds};
 use mailweir::engine::{Limit, Verdict};
 use mailweir::signals;
+use mailweir::simulation::scenario::Scenario;
+use mailweir::transport::graph::parsers;
 
 /// `name: value` lines, as a provider might send them. What no HTTP library would hand over is left out.
 fn header_map(lines: &[u8]) -> HeaderMap {
@@ -126,4 +128,78 @@ pub(crate) fn parts(data: &[u8]) {
         assert!(known, "a header nobody asked for: {line:?}");
     }
     assert!(!head.contains('\n') || !head.replace("\r\n", "").contains(['\r', '\n']), "a bare line break in the head");
+}
+
+/// A status, then a body.
+fn status_and_body(data: &[u8]) -> Option<(u16, &[u8])> {
+    data.split_first_chunk::<2>().map(|(status, body)| (u16::from_be_bytes(*status) % 1_000, body))
+}
+
+/// The body of a `$batch`: one answer per item, whatever it says, and no wait longer than a day.
+pub(crate) fn batch(data: &[u8]) {
+    let Some((status, body)) = status_and_body(data) else { return };
+    for count in [0, 1, 4, 20] {
+        let answers = parsers::batch(status, body, count);
+        assert_eq!(answers.len(), count, "one answer per item");
+        let told = body.windows(3).any(|piece| piece == b"202");
+        for answer in answers {
+            assert!(told || answer.verdict != Verdict::Accepted, "accepted, and nobody said so");
+            let wait = match &answer.verdict {
+                Verdict::Throttled(throttle) => throttle.retry_after,
+                Verdict::Transient { retry_after, .. } => *retry_after,
+                _ => None,
+            };
+            assert!(wait.is_none_or(|wait| wait <= signals::WAIT_MAX), "a wait of {wait:?}");
+        }
+    }
+}
+
+/// The answer of a token endpoint: what is taken fits into a header and ends, and what is refused is told in one line.
+pub(crate) fn token(data: &[u8]) {
+    let Some((status, body)) = status_and_body(data) else { return };
+    match parsers::token(status, body) {
+        Ok((token, lifetime)) => {
+            assert!(
+                !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()),
+                "a token that breaks a header"
+            );
+            assert!(lifetime <= parsers::TOKEN_LIFETIME_MAX, "{lifetime:?}");
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.len() < 500 && !text.contains(['\r', '\n']), "{text:?}");
+        }
+    }
+}
+
+/// What Graph says of a draft: an id that can stand in a path, or none.
+pub(crate) fn draft(data: &[u8]) {
+    let Some((status, body)) = status_and_body(data) else { return };
+    for id in parsers::drafts(status, body, "<1@contoso.example>").into_iter().flatten() {
+        assert!(!matches!(&*id, "" | "." | "..") && !id.contains(char::is_control), "{id:?}");
+    }
+}
+
+/// Whether an email is in Sent Items: only a whole, successful answer says so.
+pub(crate) fn reconcile(data: &[u8]) {
+    let Some((status, body)) = status_and_body(data) else { return };
+    let id = "<1@contoso.example>";
+    let found = parsers::found(status, body, id);
+    assert!(status == 200 || found.is_none(), "{status} says {found:?}");
+}
+
+/// A scenario: taken, or refused with places inside the text.
+pub(crate) fn scenario(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // A configuration that it names is a file of this machine.
+    if text.lines().any(|line| line.trim_start().starts_with("config") && line.contains(['"', '\''])) {
+        return;
+    }
+    if let Err(error) = Scenario::from_toml(text, "fuzz") {
+        assert!(!error.to_string().is_empty());
+        for problem in error.problems() {
+            let inside = |span: &std::ops::Range<usize>| text.get(span.clone()).is_some();
+            assert!(problem.place.as_ref().is_none_or(|place| inside(&place.span)), "{problem} is outside");
+        }
+    }
 }

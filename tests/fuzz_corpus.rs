@@ -1,15 +1,17 @@
 //! The kept corpus of every fuzz target, and mutations of it, on a stable compiler.
 //!
 //! `scripts/fuzz` runs the same functions under libFuzzer for as long as one likes; what it finds is kept in
-//! `fuzz/corpus` and replayed here from then on. A failure names the file and the seed;
-//! `MAILWEIR_SEED=<seed> cargo test --all-features --test fuzz_corpus` replays it.
-#![cfg(all(feature = "http-signals", feature = "lettre"))]
+//! `fuzz/corpus` and replayed here from then on. A failure names the file and prints the command that replays its seed.
+#![cfg(all(feature = "graph", feature = "lettre", feature = "sim", feature = "test-util"))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use mailweir::upstream::Random;
 
+use replay::{Replay, number};
+
+mod replay;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
@@ -18,13 +20,18 @@ const MUTATIONS: u64 = 400;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 6] = [
+const TARGETS: [(&str, Target); 11] = [
     ("headers", targets::headers),
     ("answers", targets::answers),
     ("limits", targets::limits),
     ("config", targets::config),
     ("mime", targets::mime),
     ("parts", targets::parts),
+    ("batch", targets::batch),
+    ("token", targets::token),
+    ("draft", targets::draft),
+    ("reconcile", targets::reconcile),
+    ("scenario", targets::scenario),
 ];
 
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -70,7 +77,14 @@ fn run(target: &str, function: Target, what: &str, bytes: &[u8]) {
 
 #[test]
 fn whatever_others_write_is_read_or_refused() {
-    let seed = std::env::var("MAILWEIR_SEED").ok().map_or(1, |seed| seed.parse().expect("MAILWEIR_SEED is a number"));
+    let features = "graph lettre sim test-util";
+    let here = Replay { features, test: "fuzz_corpus", name: "whatever_others_write" };
+    let seed = number("MAILWEIR_SEED").unwrap_or(1);
+    let runs = here.run(seed, replay_corpus);
+    println!("{runs} mutations of the kept corpus, seed {seed}: 0 panics");
+}
+
+fn replay_corpus(seed: u64) -> u64 {
     let mut runs = 0_u64;
     for (target, function) in TARGETS {
         let kept = corpus(target);
@@ -86,5 +100,5 @@ fn whatever_others_write_is_read_or_refused() {
             }
         }
     }
-    println!("{runs} mutations of the kept corpus, seed {seed}: 0 panics");
+    runs
 }

@@ -219,12 +219,12 @@ impl Reply {
     }
 
     /// The id of the draft that was created.
-    fn created(&self) -> Option<Arc<str>> {
+    pub(super) fn created(&self) -> Option<Arc<str>> {
         draft_id(&self.json()?["id"])
     }
 
     /// The draft that was looked for. `None`: the answer does not say.
-    fn draft(&self, message_id: &str) -> Option<Look> {
+    pub(super) fn draft(&self, message_id: &str) -> Option<Look> {
         if self.status != 200 {
             return None;
         }

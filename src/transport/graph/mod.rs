@@ -25,6 +25,9 @@ mod draft;
 mod encode;
 mod left;
 mod options;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod parsers;
 mod recipients;
 mod reconcile;
 mod token;

@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The same while the old token is still good: nobody has to wait for the new one. Far above what the authority takes.
 const TIMEOUT_EARLY: Duration = Duration::from_secs(2);
 /// Longest a token is believed, whatever it says; Entra's live an hour or a day.
-const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// What RFC 6749 (5.1) leaves open: an answer without `expires_in`.
 const LIFETIME_UNSAID: Duration = Duration::from_secs(300);
 /// First pause after a failure; doubles up to the next bound.
@@ -268,7 +268,7 @@ enum Seconds {
     Text(String),
 }
 
-fn granted(body: &[u8]) -> Result<(String, Duration), TokenError> {
+pub(super) fn granted(body: &[u8]) -> Result<(String, Duration), TokenError> {
     let unusable = |reason: &str| TokenError::Unavailable {
         status: Some(StatusCode::OK.as_u16()),
         reason: format!("its answer is no token: {reason}"),
@@ -298,7 +298,7 @@ struct RefusedBody {
     correlation_id: Option<String>,
 }
 
-fn refused(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> TokenError {
+pub(super) fn refused(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> TokenError {
     let body: RefusedBody = serde_json::from_slice(body).unwrap_or_default();
     let word =
         |text: &String| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
