@@ -8,7 +8,7 @@
 //! attempt is a note in the store before it is answered, and is given again to whatever engine comes next: one that is
 //! rebuilt, that of the next process, that of another process that takes the mailbox over.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -157,16 +157,17 @@ impl MailboxActor {
 
     /// Orders of an earlier life that waited for the end of an attempt, as far as there is still something to obey them.
     pub(super) fn restore_given(&mut self, recovery: &Recovery) {
-        let mut requests = kept::requests(&recovery.notes).peekable();
-        if requests.peek().is_none() && self.given.is_empty() {
-            return;
-        }
-        let live: HashSet<OperationKey> = recovery.operations.iter().map(|record| record.key).collect();
-        for (key, RequestNote { wants, order }) in requests {
+        for (key, RequestNote { wants, order }) in kept::requests(&recovery.notes) {
             let (word, note) = (Word::of(*wants), Arc::clone(order));
             self.given.entry(key).or_insert(Given { word, note, stored: true }).stored = true;
         }
-        let over: Vec<_> = self.given.keys().copied().filter(|key| !live.contains(key)).collect();
+        if self.given.is_empty() {
+            return;
+        }
+        let mut over: BTreeSet<OperationKey> = self.given.keys().copied().collect();
+        for record in &recovery.operations {
+            over.remove(&record.key);
+        }
         for key in over {
             drop(self.take_given(key));
         }
@@ -243,9 +244,9 @@ impl MailboxActor {
         }
     }
 
-    /// What is still to be done about an operation.
-    pub(super) fn requested(&self, key: OperationKey) -> Option<Requested> {
-        self.given.get(&key).and_then(|given| given.word.requested())
+    /// What is still to be done, by operation.
+    pub(super) fn all_requested(&self) -> BTreeMap<OperationKey, Requested> {
+        self.given.iter().filter_map(|(key, given)| Some((*key, given.word.requested()?))).collect()
     }
 
     /// A rebuilt engine knows nothing of orders that wait for the end of an attempt.

@@ -3,7 +3,7 @@
 //! Only this mailbox waits meanwhile. Its tickets live at the desk and survive; attempts under way go on, and their
 //! answers are heard if they say *accepted*. Requests for permits that were not granted are answered: ask again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::config::OnPanic;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox, RestoredOperation};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::{OperationRecord, Recovery};
+use crate::store::Recovery;
 use crate::telemetry::EventKind;
 
 /// Pause before the store is asked again.
@@ -63,7 +63,7 @@ impl MailboxActor {
     }
 
     fn restore(&mut self, mut recovery: Recovery) {
-        let taken = self.take_acceptances(&recovery);
+        let mut taken = self.take_acceptances(&recovery);
         self.count_deaths(&recovery);
         // An answer on which the engine broke is lost, but the attempt has ended: it holds no connection any more.
         for attempt in &mut recovery.attempts {
@@ -77,13 +77,6 @@ impl MailboxActor {
             }
         }
         self.restore_given(&recovery);
-        let restored = |record: &OperationRecord| RestoredOperation {
-            crashes: self.world.crashes().of(record.key),
-            requested: self.requested(record.key),
-            accepted: taken.get(&record.key).cloned(),
-            ..past::restored(record)
-        };
-        let operations = recovery.operations.iter().map(restored).collect();
         let charges = kept::charges(&recovery, self.horizon());
         let attempts: Vec<_> = charges.map(|record| past::attempt(&record)).collect();
         self.end_earlier_permits(&recovery.notes);
@@ -99,6 +92,14 @@ impl MailboxActor {
         if self.drain.is_some() {
             self.step(Input::Hold(Hold::new(HoldTarget::Mailbox, Timestamp::NEVER)));
         }
+        // Row by row: what is read of a million and what is built from it never stand side by side whole.
+        let (world, requested) = (Arc::clone(&self.world), self.all_requested());
+        let operations = std::mem::take(&mut recovery.operations).into_iter().map(|record| RestoredOperation {
+            crashes: world.crashes().of(record.key),
+            requested: requested.get(&record.key).copied(),
+            accepted: taken.remove(&record.key),
+            ..past::restored(&record)
+        });
         let now = self.now;
         self.guarded(None, |engine| engine.restore(now, operations, &attempts));
         if self.engine.is_some() {
@@ -109,12 +110,13 @@ impl MailboxActor {
 
     /// Keys of an earlier life, and of this one where they are here already.
     fn restore_admissions(&mut self, recovery: &Recovery) {
-        let mut kept = kept::admissions(&recovery.notes).peekable();
-        if kept.peek().is_some() {
-            let live: HashMap<&str, OperationKey> =
-                recovery.operations.iter().map(|record| (&*record.id, record.key)).collect();
-            self.admissions.restore(self.now, kept, |id| live.get(id).copied());
+        let named: HashSet<Arc<str>> = kept::admissions(&recovery.notes).map(|kept| kept.id).collect();
+        if named.is_empty() {
+            return;
         }
+        let live = recovery.operations.iter().filter(|record| named.contains(&record.id));
+        let live: HashMap<&str, OperationKey> = live.map(|record| (&*record.id, record.key)).collect();
+        self.admissions.restore(self.now, kept::admissions(&recovery.notes), |id| live.get(id).copied());
     }
 
     /// The engine has panicked. What it held at the shared scopes stays charged there.

@@ -17,6 +17,7 @@ mod memory;
 mod note;
 mod outline;
 mod packed;
+mod pages;
 mod query;
 #[cfg(feature = "redis")]
 mod redis;
@@ -35,6 +36,7 @@ pub use note::{
     PermitNote, RequestNote, WideningNote,
 };
 pub use outline::{Apart, Horizons, Outline};
+pub use pages::Pages;
 pub use query::{OperationQuery, Remaining};
 #[cfg(feature = "redis")]
 pub use redis::{RedisDurability, RedisOptions, RedisStore};
@@ -213,7 +215,7 @@ pub struct AttemptRecord {
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Every operation that is not final, in order of key.
-    pub operations: Vec<OperationRecord>,
+    pub operations: Pages<OperationRecord>,
     /// Attempts of the last `window`, in order of claim.
     pub attempts: Vec<AttemptRecord>,
     /// The highest key ever given out; in a shared store, one above which this process alone gives out keys.

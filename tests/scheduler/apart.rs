@@ -96,3 +96,25 @@ fn a_mailbox_that_cannot_be_read_says_so_and_is_read_again() {
         scheduler.shutdown().await;
     });
 }
+
+#[test]
+fn a_long_mailbox_goes_on_in_order_after_deaths_before_and_while_it_was_read() {
+    paused(|| async {
+        // Two pages and a bit.
+        let ids: Vec<String> = (0..2_100).map(|number| format!("{number:04}")).collect();
+        let (store, transport) = (Faulty::default(), Scripted::accepting());
+        let scheduler = builder(limited("1 requests / 1h"), transport.clone()).store(store.clone());
+        let scheduler = scheduler.start_on_current_thread().await.expect("starts");
+        let taken_in = scheduler.handle().submit_many(ids.iter().map(|id| foreground(id))).await;
+        assert!(taken_in.iter().all(Result::is_ok));
+        drop(scheduler);
+        drop(next_life(&store, &transport).await);
+        let dies = next_life(&store, &transport).await;
+        tokio::time::sleep(SECOND / 2).await;
+        drop(dies);
+        let scheduler = next_life(&store, &transport).await;
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(transport.ids(), ids, "in order, each once");
+        scheduler.shutdown().await;
+    });
+}

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
-use mailweir::Outcome;
 use mailweir::engine::operation::QuarantineCause;
 use mailweir::engine::{OperationState, Timestamp};
-use mailweir::scheduler::{Events, Order};
+use mailweir::scheduler::{Events, HoldScope, Order};
 use mailweir::telemetry::EventKind;
+use mailweir::{Outcome, SubmitError};
 
 use crate::lives::Lives;
 use crate::support::*;
@@ -76,5 +76,35 @@ fn a_damaged_email_is_set_aside_in_clear_words_and_those_beside_it_are_sent() {
         handle.release("four", Order::new("mended")).await.expect("an answer");
         lives.sleep_until(lives.now().after(Duration::from_secs(1))).await;
         assert_eq!(transport.ids(), ["one", "three", "four"]);
+    });
+}
+
+#[test]
+fn a_damaged_row_among_many_holds_its_mailbox_and_when_it_is_mended_all_go_on_in_order() {
+    paused(|| async {
+        let (mut lives, transport) = (Lives::new(), Scripted::accepting());
+        // Two pages and a bit, the damaged one in the middle of the second.
+        let ids: Vec<String> = (0..2_100).map(|number| format!("{number:04}")).collect();
+        let handle = lives.begin(limited("1 requests / 1h"), &transport).await;
+        let of = |id: &String| foreground(id).tenant("acme");
+        let taken_in = handle.submit_many(ids.iter().map(of)).await;
+        assert!(taken_in.iter().all(Result::is_ok));
+        handle.submit(mailweir::Submission::new("alerts@contoso.example", email())).await.expect("taken in");
+        lives.sleep_until(lives.now().after(Duration::from_secs(1))).await;
+        let file = |life: u32| lives.folder.path().join(format!("life-{life}.db"));
+        let (first, second) = (file(1), file(2));
+        let shell = |file| rusqlite::Connection::open(file).expect("its file");
+        shell(first).execute_batch("UPDATE operation SET tenant = 999 WHERE id = '1500'").expect("damaged");
+        let handle = lives.begin(unlimited(), &transport).await;
+        lives.sleep_until(lives.now().after(Duration::from_secs(5))).await;
+        assert_eq!(transport.count(), 2, "none of them but what was sent before, and none is lost");
+        let error = handle.submit(foreground("new")).await.expect_err("held");
+        assert!(matches!(error, SubmitError::MailboxHeld { .. }), "{error}");
+        let mend = "UPDATE operation SET tenant = (SELECT nr FROM name WHERE text = 'acme') WHERE id = '1500'";
+        shell(second).execute_batch(mend).expect("mended");
+        handle.resume(HoldScope::Mailbox(MAILBOX.into()), Order::new("mended")).await.expect("told");
+        lives.sleep_until(lives.now().after(Duration::from_secs(5))).await;
+        let sent: Vec<String> = transport.ids().into_iter().filter(|id| ids.contains(id)).collect();
+        assert_eq!(sent, ids, "in order, each once");
     });
 }

@@ -103,7 +103,7 @@ impl Store for Faulty {
                 return Ok(Outline { recovery, apart: None });
             }
             let mut apart = Apart::default();
-            for operation in recovery.operations.drain(..) {
+            for operation in std::mem::take(&mut recovery.operations) {
                 if !apart.waiting.contains(&operation.mailbox) {
                     apart.waiting.push(operation.mailbox);
                 }

@@ -117,7 +117,7 @@ pub(crate) fn calls_of_one_turn_take_effect_in_their_order(given: &Given) -> Box
         assert_eq!(inserted, Ok(vec![Inserted::New]));
         assert_eq!(claimed, Ok(vec![Some(new(1).email)]));
         assert_eq!(recorded, Ok(()));
-        assert_eq!(recovery.unwrap().operations[0].state, OperationState::Deferred);
+        assert_eq!(recovery.unwrap().operations.iter().next().unwrap().state, OperationState::Deferred);
     }
     .boxed()
 }

@@ -66,6 +66,7 @@ macro_rules! each_behaviour {
         }
         each_behaviour! { questions:
             recovery_holds_what_is_not_over_in_order_of_key,
+            recovery_is_whole_and_in_order_however_long_it_is,
             recovery_holds_attempts_from_the_very_instant_on,
             recovery_of_one_mailbox_holds_nothing_of_another,
             an_outline_and_what_it_leaves_apart_are_the_whole,

@@ -28,6 +28,38 @@ pub(crate) fn recovery_holds_what_is_not_over_in_order_of_key(given: &Given) -> 
     .boxed()
 }
 
+pub(crate) fn recovery_is_whole_and_in_order_however_long_it_is(given: &Given) -> BoxFuture<'_, ()> {
+    async {
+        let store = given.store();
+        let mut there = 0;
+        // It is handed over in pages of 1,024 rows.
+        for count in [0, 1, 1_023, 1_024, 1_025, 2_049] {
+            // Lanes and states in another order than the keys.
+            let lane = |key: u64| Lane::ALL[(key / 5 % 2) as usize];
+            let batch: Vec<_> = (there + 1..=count).map(|key| NewOperation { lane: lane(key), ..new(key) }).collect();
+            store.insert(batch).await.unwrap();
+            let seventh = |part: u64| (there + 1..=count).filter(move |key| key % 7 == part);
+            let tried = seventh(1).chain(seventh(2)).map(|key| claim(key, 1, key + 1));
+            store.claim(tried.collect()).await.unwrap();
+            for (part, transition) in [(1, T::Throttle), (3, T::Cancel)] {
+                let records = seventh(part).map(|key| record(key, transition, key + 2));
+                store.record(records.collect()).await.unwrap();
+            }
+            let whole = store.recover(at(0), None).await.unwrap().operations;
+            let keys: Vec<u64> = whole.iter().map(|operation| operation.key.0).collect();
+            let expected: Vec<u64> = (1..=count).filter(|key| key % 7 != 3).collect();
+            assert_eq!((whole.len(), keys), (expected.len(), expected));
+            let one = store.recover(at(0), Some(new(1).mailbox)).await.unwrap();
+            assert_eq!(one.operations, whole);
+            for operation in whole.iter().filter(|operation| operation.key.0 % 500 < 8) {
+                assert_eq!(*operation, found(store, operation.key.0).await);
+            }
+            there = count;
+        }
+    }
+    .boxed()
+}
+
 pub(crate) fn recovery_holds_attempts_from_the_very_instant_on(given: &Given) -> BoxFuture<'_, ()> {
     async {
         let store = given.store();

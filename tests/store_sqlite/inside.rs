@@ -175,6 +175,19 @@ fn the_file_says_whose_it_is_and_keeps_its_log_beside() {
 }
 
 #[test]
+fn the_questions_on_the_operators_page_are_sound_and_walk_no_operations() {
+    let place = Place::filled(1);
+    let page = include_str!("../../docs/sqlite.md");
+    let asked = page.split("sqlite3 -readonly mailweir.db \"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let asked: Vec<&str> = asked.collect();
+    assert_eq!(asked.len(), 3);
+    for sql in asked {
+        let plan = ask(&place, &format!("EXPLAIN QUERY PLAN {sql}")).join("\n");
+        assert!(!plan.contains("SCAN o") && !plan.contains("SCAN a"), "{sql}:\n{plan}");
+    }
+}
+
+#[test]
 fn the_operators_page_names_every_column_of_every_view() {
     let place = Place::filled(1);
     let page = include_str!("../../docs/sqlite.md");

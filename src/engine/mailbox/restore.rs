@@ -97,7 +97,15 @@ impl Mailbox {
     ///
     /// Claims after `now` (the clock was set back between two lives) are taken as of `now`: charges then count
     /// longer than they must, never shorter.
-    pub fn restore(&mut self, now: Timestamp, operations: Vec<RestoredOperation>, attempts: &[PastAttempt]) {
+    ///
+    /// `operations` come in order of key, which is their order in their lanes. They are taken in one by one: there may be
+    /// a million.
+    pub fn restore(
+        &mut self,
+        now: Timestamp,
+        operations: impl IntoIterator<Item = RestoredOperation>,
+        attempts: &[PastAttempt],
+    ) {
         self.now = self.now.max(now);
         self.table.set_standing(None);
         let linger = self.policy.guard.request_deadline_max;
@@ -109,8 +117,6 @@ impl Mailbox {
             }
         }
         let tried = self.tried(attempts);
-        let mut operations = operations;
-        operations.sort_unstable_by_key(|restored| restored.operation.key);
         for restored in operations {
             self.at_work = Some(restored.operation.key);
             self.restore_one(now, restored, &tried);

@@ -278,8 +278,11 @@ async fn recover(context: &Context, since: Timestamp, mailbox: Option<Arc<str>>)
             }
             found = if found.len() < MAILBOXES { Vec::new() } else { mailboxes(context, &last).await? };
         }
+        // Each mailbox has told its own in order.
+        let mut operations: Vec<_> = std::mem::take(&mut recovery.operations).into_iter().collect();
+        operations.sort_unstable_by_key(|operation| operation.key);
+        recovery.operations.extend(operations);
     }
-    recovery.operations.sort_unstable_by_key(|operation| operation.key);
     recovery.attempts.sort_by_key(|attempt| (attempt.claimed_at, attempt.key, attempt.attempt));
     recovery.notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     Ok(recovery)

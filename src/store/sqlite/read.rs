@@ -7,8 +7,9 @@
 //! than the shorter one has.
 //!
 //! What waits for an instant, admitted or deferred, stands in blocks of 4,096 keys too, by instant within each. Who looks
-//! for what may go leaps over a block by its first instant, and reads of the others what may go and nothing else. A
-//! million that wait are two hundred and fifty leaps, wherever the few that may go stand among them.
+//! for what may go leaps over a block by its first instant, and reads of the others in the index whose instant has come,
+//! then the rows of the oldest of these, until it has enough. A million that wait are two hundred and fifty leaps, wherever
+//! the few that may go stand among them.
 //!
 //! Queued ones that cannot go yet are passed over. They are few: their attempt failed before its first byte a moment ago.
 
@@ -158,16 +159,19 @@ const WANTED: &str = "((?3 IS NULL OR mailbox = ?3) AND (?4 IS NULL OR tenant = 
     AND (?6 IS NULL OR campaign = ?6)) IS TRUE";
 
 impl Way {
-    /// What it asks: all its rows and which are wanted; or the next block that is not empty with its first instant, and
-    /// what may go in block `?7`.
+    /// What it asks: all its rows and which are wanted; or the next block that is not empty and whether its first instant
+    /// has come, whose has come in block `?7`, and whether row `?7` is wanted.
     fn asks(&self) -> Vec<String> {
         let Self { index, finds, instant } = self;
         let from = format!("FROM operation INDEXED BY {index} WHERE {finds}");
         match instant {
             None => vec![format!("SELECT key, {WANTED} {from} ORDER BY key")],
             Some(instant) => vec![
-                format!("SELECT key >> 12, {instant} {from} AND key >> 12 >= ?7 ORDER BY key >> 12, {instant} LIMIT 1"),
-                format!("SELECT key, {WANTED} {from} AND key >> 12 = ?7 AND {instant} <= ?5"),
+                format!(
+                    "SELECT key >> 12, {instant} <= ?5 {from} AND key >> 12 >= ?7 ORDER BY key >> 12, {instant} LIMIT 1"
+                ),
+                format!("SELECT key {from} AND key >> 12 = ?7 AND {instant} <= ?5"),
+                format!("SELECT {WANTED} FROM operation WHERE key = ?7"),
             ],
         }
     }
@@ -224,15 +228,17 @@ struct Cursor<'s, 'a> {
 
 enum Course<'s, 'a> {
     Run(Rows<'s>),
-    Blocks { next: &'s mut Statement<'a>, due: &'s mut Statement<'a>, asked: [&'s dyn ToSql; 6], block: i64 },
+    Blocks { asks: &'s mut [Statement<'a>; 3], asked: [&'s dyn ToSql; 6], block: i64 },
 }
 
 impl<'s, 'a> Cursor<'s, 'a> {
     fn new(statements: &'s mut [Statement<'a>], asked: &[&'s dyn ToSql; 6]) -> rusqlite::Result<Self> {
         let course = match statements {
-            [next, due] => Course::Blocks { next, due, asked: *asked, block: 0 },
-            [run, ..] => Course::Run(run.query(&asked[..])?),
-            [] => return Err(rusqlite::Error::InvalidQuery),
+            [run] => Course::Run(run.query(&asked[..])?),
+            blocks => {
+                let asks = blocks.try_into().map_err(|_| rusqlite::Error::InvalidQuery)?;
+                Course::Blocks { asks, asked: *asked, block: 0 }
+            }
         };
         Ok(Self { course, found: Vec::new() })
     }
@@ -251,9 +257,9 @@ impl<'s, 'a> Cursor<'s, 'a> {
                     }
                     next.is_none()
                 }
-                Course::Blocks { next, due, asked, block } => {
+                Course::Blocks { asks, asked, block } => {
                     let before = self.found.len();
-                    let over = leap(next, due, asked, block, &mut self.found, looked_at)?;
+                    let over = leap(asks, asked, block, (&mut self.found, limit), looked_at)?;
                     if !over && self.found.len() > before && self.found.len() < limit {
                         // A block that was read is a stretch.
                         return Ok(false);
@@ -269,27 +275,34 @@ impl<'s, 'a> Cursor<'s, 'a> {
     }
 }
 
-/// Goes to the next block from `block` on, and reads what may go in it; whether there was none.
+/// Goes to the next block from `block` on, and reads the first of what may go in it, until `limit` are found; whether
+/// there was none.
 fn leap(
-    next: &mut Statement<'_>,
-    due: &mut Statement<'_>,
-    asked: &[&dyn ToSql; 6],
+    [next, due, wanted]: &mut [Statement<'_>; 3],
+    [state, lane, mailbox, tenant, eligible_at, campaign]: &[&dyn ToSql; 6],
     block: &mut i64,
-    found: &mut Vec<i64>,
+    (found, limit): (&mut Vec<i64>, usize),
     looked_at: &mut usize,
 ) -> Result<bool, Fault> {
-    let [state, lane, mailbox, tenant, eligible_at, campaign] = *asked;
-    let from = *block;
-    let mut first = next.query([state, lane, mailbox, tenant, eligible_at, campaign, &from])?;
+    let asks = |place: i64| (*state, *lane, *mailbox, *tenant, *eligible_at, *campaign, place);
     *looked_at += 1;
+    let mut first = next.query(asks(*block))?;
     let Some(first) = first.next()? else { return Ok(true) };
     let here: i64 = first.get(0)?;
     *block = here + 1;
-    let mut rows = due.query([state, lane, mailbox, tenant, eligible_at, campaign, &here])?;
-    while let Some(row) = rows.next()? {
+    if !first.get(1)? {
+        return Ok(false);
+    }
+    let mut keys = due.query_map(asks(here), |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    *looked_at += keys.len();
+    keys.sort_unstable();
+    for key in keys {
+        if found.len() >= limit {
+            break;
+        }
         *looked_at += 1;
-        if row.get(1)? {
-            found.push(row.get(0)?);
+        if wanted.query_row(asks(key), |row| row.get(0))? {
+            found.push(key);
         }
     }
     Ok(false)
@@ -309,6 +322,18 @@ mod tests {
         })
     }
 
+    /// Whether a query looks into the table beside its index: a look-up that is put off until a column is wanted, and none
+    /// is, does not happen.
+    fn reads_rows(connection: &Connection, sql: &str) -> bool {
+        let mut statement = connection.prepare(&format!("EXPLAIN {sql}")).expect("sound");
+        let step = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
+        let unbound = [&rusqlite::types::Null as &dyn ToSql; 7];
+        let steps = statement.query_map(&unbound[..], step).expect("a program");
+        let steps: Vec<_> = steps.collect::<Result<_, _>>().expect("text");
+        // The table is cursor 0, where it is opened.
+        steps.iter().any(|(what, cursor)| *cursor == 0 && what == "Column")
+    }
+
     #[test]
     fn every_way_goes_by_its_index_and_none_scans_or_sorts_the_table() {
         let connection = Connection::open_in_memory().expect("memory");
@@ -323,9 +348,15 @@ mod tests {
                 let asked = &asked[..if way.instant.is_some() { 7 } else { 6 }];
                 let plan = statement.query_map(asked, |step| step.get(3)).expect("a plan");
                 let plan = plan.collect::<Result<Vec<String>, _>>().expect("text").join("; ");
+                if sql.ends_with("WHERE key = ?7") {
+                    assert_eq!(plan, "SEARCH operation USING INTEGER PRIMARY KEY (rowid=?)", "{sql}");
+                    continue;
+                }
                 let (found, covered) = ("SEARCH operation USING INDEX", "SEARCH operation USING COVERING INDEX");
                 let found = [found, covered].iter().any(|found| plan.starts_with(&format!("{found} {} (", way.index)));
                 assert!(found && !plan.contains("TEMP B-TREE"), "{plan}: {sql}");
+                // What is asked of a block stands in the index; rows are read of a run, and of what may go.
+                assert_eq!(reads_rows(&connection, &sql), way.instant.is_none(), "{sql}");
                 let ends = match (way.instant, sql.contains("LIMIT 1")) {
                     (None, _) => "state=? AND lane=?)",
                     (Some(_), true) => "lane=? AND <expr>>?)",
@@ -372,11 +403,11 @@ mod tests {
         let (first, young): (Vec<i64>, Vec<i64>) = ((1..=10).collect(), (10_001..=10_010).collect());
         for (named, keys, most) in [
             // Two blocks that are leapt over, and what may go of the third.
-            (Named { eligible_at: Some(50), ..nobody }, young.clone(), 3 + 4_096),
+            (Named { eligible_at: Some(50), ..nobody }, young.clone(), 3 + 4_096 + 10),
             (Named { eligible_at: Some(30), ..nobody }, Vec::new(), 6),
-            (Named { eligible_at: Some(200), ..nobody }, first.clone(), 1 + 4_096),
-            (Named { eligible_at: Some(50), mailbox: Some(1), ..nobody }, young.clone(), 3 + 4_096),
-            (Named { eligible_at: Some(50), campaign: Some("spring"), ..nobody }, young, 3 + 4_096),
+            (Named { eligible_at: Some(200), ..nobody }, first.clone(), 1 + 4_096 + 10),
+            (Named { eligible_at: Some(50), mailbox: Some(1), ..nobody }, young.clone(), 3 + 4_096 + 10),
+            (Named { eligible_at: Some(50), campaign: Some("spring"), ..nobody }, young, 3 + 4_096 + 10),
             (Named { eligible_at: Some(50), ..few }, Vec::new(), 2),
             (few, (20_001..=20_005).collect(), STRIDE + 5),
             (Named { campaign: Some("spring"), ..nobody }, first, 10),

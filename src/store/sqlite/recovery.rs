@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Statement};
+use rusqlite::{Connection, OptionalExtension, Rows, Statement};
 
 use super::fault::Fault;
 use super::names::{self, Names};
@@ -13,7 +13,7 @@ use super::notes;
 use super::row;
 use super::tally;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::{Apart, AttemptRecord, Horizons, OperationRecord, Outline, Recovery};
+use crate::store::{Apart, AttemptRecord, Horizons, OperationRecord, Outline, Pages, Recovery};
 
 /// What is not over, and what budgets are rebuilt from, all as of one instant.
 pub(super) fn of(connection: &Connection, since: Timestamp, mailbox: Option<&str>) -> Result<Recovery, Fault> {
@@ -44,7 +44,7 @@ pub(super) fn outline(connection: &Connection, since: Horizons) -> Result<Outlin
     let waiting = named(connection, &mut names, waiting(connection)?)?;
     let charged = named(connection, &mut names, charged(connection, since.mailboxes)?)?;
     transaction.finish()?;
-    let recovery = Recovery { operations: Vec::new(), attempts, last_key, notes, unreadable, secret };
+    let recovery = Recovery { operations: Pages::default(), attempts, last_key, notes, unreadable, secret };
     Ok(Outline { recovery, apart: Some(Apart { waiting, charged }) })
 }
 
@@ -92,24 +92,46 @@ fn each(next: &mut Statement<'_>, mut wanted: impl FnMut(i64) -> rusqlite::Resul
     Ok(found)
 }
 
-fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Vec<OperationRecord>, Fault> {
+/// What is not over, in order of key. An index tells one state and one lane in that order; such runs are read side by
+/// side and merged, so that nothing is sorted and no row stands twice.
+fn live(connection: &Connection, names: &mut Names, mailbox: Option<i64>) -> Result<Pages<OperationRecord>, Fault> {
     let counts = tally::counts(connection)?;
     let (live, all): (u64, u64) = (counts[..5].iter().sum(), counts.iter().sum());
-    // Most are live: walk the table. Few are: go by the index.
-    let source = match mailbox {
-        Some(_) => "operation INDEXED BY operation_by_mailbox WHERE mailbox = ?1 AND state BETWEEN 0 AND 4",
-        None if live.saturating_mul(4) > all => "operation NOT INDEXED WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
-        None => "operation INDEXED BY operation_by_state WHERE ?1 IS NULL AND state BETWEEN 0 AND 4",
+    let by_index = |index, finds| {
+        let run = move |at: usize| {
+            format!("operation INDEXED BY {index} WHERE {finds} AND state = {} AND lane = {}", at / 2, at % 2)
+        };
+        (0..10).map(run).collect()
     };
-    let mut statement = connection.prepare(&format!("SELECT {} FROM {source}", row::OPERATION))?;
-    let room = if mailbox.is_none() { usize::try_from(live).unwrap_or(0) } else { 0 };
-    let mut found = Vec::with_capacity(room);
-    let mut rows = statement.query([mailbox])?;
-    while let Some(operation) = rows.next()? {
-        found.push(row::operation(operation, connection, names)?);
+    // Most are live: walk the table, which is in order. Few are: go by the index.
+    let runs: Vec<String> = match mailbox {
+        Some(_) => by_index("operation_by_mailbox", "mailbox = ?1"),
+        None if live.saturating_mul(4) > all => {
+            vec!["operation NOT INDEXED WHERE ?1 IS NULL AND state BETWEEN 0 AND 4".to_owned()]
+        }
+        None => by_index("operation_by_state", "?1 IS NULL"),
+    };
+    let prepare = |run: &String| connection.prepare(&format!("SELECT {} FROM {run} ORDER BY key", row::OPERATION));
+    let mut statements = runs.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let mut heads = Vec::with_capacity(statements.len());
+    for statement in &mut statements {
+        let mut rows = statement.query([mailbox])?;
+        heads.extend(next(&mut rows, connection, names)?.map(|head| (head, rows)));
     }
-    found.sort_unstable_by_key(|operation| operation.key);
+    let mut found = Pages::default();
+    while let Some(first) = (0..heads.len()).min_by_key(|at| heads[*at].0.key) {
+        let (head, rows) = &mut heads[first];
+        match next(rows, connection, names)? {
+            Some(next) => found.push(std::mem::replace(head, next)),
+            None => found.push(heads.swap_remove(first).0),
+        }
+    }
     Ok(found)
+}
+
+/// The next operation of a run.
+fn next(rows: &mut Rows<'_>, connection: &Connection, names: &mut Names) -> Result<Option<OperationRecord>, Fault> {
+    rows.next()?.map(|found| row::operation(found, connection, names)).transpose()
 }
 
 fn attempts(
