@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use mailweir::clock::{Clock, TokioClock};
@@ -63,6 +63,12 @@ pub(crate) fn submission(id: &str) -> Submission {
 
 pub(crate) fn foreground(id: &str) -> Submission {
     submission(id).lane(Lane::Foreground)
+}
+
+/// One that is not sent before the first minute of the test is over.
+pub(crate) fn in_a_minute(id: &str) -> Submission {
+    let minute = SystemTime::UNIX_EPOCH + START.since(Timestamp::EPOCH) + Duration::from_secs(60);
+    foreground(id).not_before(minute).deadline(Duration::from_secs(3_600))
 }
 
 pub(crate) const fn throttled(retry_after: Option<Duration>) -> Verdict {

@@ -213,7 +213,7 @@ impl<'c> Writer<'c> {
 
     fn write(&mut self, group: &[Call]) -> Result<Vec<Answer>, Undone> {
         let operations: usize = group.iter().map(Call::operations).sum();
-        if operations == 0 {
+        if group.iter().all(|call| matches!(call, Call::Settle(_))) {
             return Ok(group.iter().map(|_| Answer::Recorded(Ok(()))).collect());
         }
         let all = |error: rusqlite::Error| Undone::All(error.into());
