@@ -138,8 +138,7 @@ impl Flight {
 /// Sets the attempt's timeout, or ends it when there is no time left: nothing has left the machine then.
 fn ready(world: &World, flight: &Flight, mut attempt: Attempt, deadline: Timestamp) -> Option<Attempt> {
     let left = deadline.since(world.clock.now());
-    let owned =
-        world.fleet.as_ref().is_none_or(|fleet| fleet.may_send(flight.seat.id()) && fleet.may_use_tokens(flight.key));
+    let owned = world.fleet.as_ref().is_none_or(|fleet| fleet.may_send(flight.seat.id()));
     if left.is_zero() || !owned {
         let answer = Verdict::Transient { sent: Sent::No, retry_after: None }.into();
         world.reply(&flight.seat, Reply::Finished { key: flight.key, attempt: flight.number, answer });

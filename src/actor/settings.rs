@@ -128,8 +128,7 @@ impl Settings {
 
 fn divide(of: &mut ScopePolicy, scope: ScopeKind, parts: NonZeroU32) -> Result<(), NoPart> {
     let none = |what, value: String| NoPart { scope, what, value, processes_max: parts.get() };
-    // The others are leased, whole.
-    for limit in of.limits.iter_mut().filter(|limit| limit.has_bucket()) {
+    for limit in &mut of.limits {
         let each = NonZeroU64::from(parts);
         let kind = match limit.kind() {
             WindowKind::Bucket { depth } => {

@@ -5,8 +5,6 @@
 //! from the attempt log and what its breakers remembered, and whoever was waiting is asked for again; a reservation that was granted meanwhile counts
 //! twice for a while rather than not at all.
 
-mod tell;
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,14 +19,15 @@ use super::holds::HoldScope;
 use super::journal::{Flush, Journal, Written, guard};
 use super::kept;
 use super::past;
+use super::reply::Reply;
 use super::restarts::{Restarts, Verdict};
 use super::timer::{Timed, Timer};
 use super::world::World;
 use crate::config::OnPanic;
 use crate::engine::breaker::{BreakerFacts, BreakerMemory};
 use crate::engine::mailbox;
-use crate::engine::shared::{Effect, Input, Shared};
-use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp};
+use crate::engine::shared::{Asker, Effect, Input, Shared};
+use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp, TripReason};
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::{self, EventKind};
 
@@ -142,9 +141,6 @@ impl SharedActor {
     fn step(&mut self, input: Input) {
         let world = &self.world;
         self.claims.note(&input, || world.settings.load().horizon(world.clock.now()));
-        if let (Some(fleet), Input::Return { asker } | Input::Settle { asker, .. }) = (&world.fleet, &input) {
-            fleet.needs_no_tokens(asker.key);
-        }
         let Some(engine) = &mut self.engine else {
             if matches!(input, Input::Resume(Scope::Application)) && self.recover_at.is_none() {
                 self.restarts.forgive();
@@ -172,7 +168,6 @@ impl SharedActor {
         match effect {
             Effect::Grant(asker) => {
                 self.claims.grant(asker.key, now);
-                self.note_tokens(asker.key);
                 self.answer(asker, mailbox::Input::Granted { key: asker.key });
             }
             Effect::Wait { asker, until, constraint } => {
@@ -187,14 +182,33 @@ impl SharedActor {
                     fleet.elect(&self.world, scope, span);
                 }
             }
-            Effect::Exchange { scope, ask } => {
-                if let Some(fleet) = &self.world.fleet {
-                    fleet.exchange(&self.world, scope, ask);
-                }
-            }
             Effect::Yield { scope } => drop(self.world.fleet.as_ref().map(|fleet| fleet.yield_turn(scope))),
             Effect::Remember { scope, memory } => self.remember(now, scope, memory),
             Effect::Event(event) => self.world.reporter.emit(now, &event, &telemetry::Context::default()),
+        }
+    }
+
+    fn answer(&self, asker: Asker, input: mailbox::Input) {
+        // A mailbox that is gone has said so, or is about to: its reservations are dropped then.
+        if let Some(seat) = self.world.directory.by_key(asker.mailbox) {
+            self.world.reply(&seat, Reply::Shared(input));
+        }
+    }
+
+    fn announce(&self, ask: mailbox::AskShared) {
+        self.world.set_ask_shared(ask);
+        for seat in self.world.directory.all() {
+            self.world.reply(&seat, Reply::Shared(mailbox::Input::AskShared(ask)));
+        }
+    }
+
+    /// Mailboxes have to hear of it where somebody watches what passes a hold.
+    fn tell_trouble(&self, now: Timestamp, scope: &Scope, reason: TripReason) {
+        if self.world.holds.are_widening(now) {
+            for seat in self.world.directory.all() {
+                let troubled = mailbox::Input::Troubled { scope: scope.clone(), reason };
+                self.world.reply(&seat, Reply::Shared(troubled));
+            }
         }
     }
 
@@ -250,7 +264,7 @@ impl SharedActor {
         let horizon = settings.shared_horizon(now);
         let mut engine = Shared::new(settings.shared());
         if self.world.fleet.is_some() {
-            engine = engine.one_of_many().leasing(&settings.config.fleet);
+            engine = engine.one_of_many();
         }
         for (scope, memory) in &self.memories {
             engine.restore_breaker(now, scope, memory);

@@ -152,8 +152,6 @@ fn fleet() -> Vec<Key<FleetPolicy>> {
     // Every process of a fleet has to go by the same numbers.
     keys![Restart;
         processes_max: at_least_one(10_000),
-        chunk: Span(100 * MS, MINUTE),
-        chunk_ttl: Span(200 * MS, MINUTE),
         lease_ttl: Span(3 * SECOND, HOUR),
         renew_every: Span(SECOND, HOUR),
         lease_margin: Span(SECOND, HOUR),

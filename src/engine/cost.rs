@@ -97,13 +97,6 @@ impl CostSum {
         }
     }
 
-    /// At least this cost, in each unit.
-    pub(crate) fn raise(&mut self, cost: &Cost) {
-        for (most, unit) in self.units.iter_mut().zip(Unit::ALL) {
-            *most = (*most).max(cost.of(unit));
-        }
-    }
-
     pub(crate) fn subtract(&mut self, cost: &Cost) {
         for (sum, unit) in self.units.iter_mut().zip(Unit::ALL) {
             *sum = sum.saturating_sub(cost.of(unit));

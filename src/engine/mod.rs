@@ -3,7 +3,6 @@
 pub mod breaker;
 pub(crate) mod budget;
 pub mod callers;
-pub mod chunks;
 pub mod constraint;
 pub mod cost;
 pub mod crashes;

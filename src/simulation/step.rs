@@ -247,7 +247,7 @@ impl World {
             }
             shared::Effect::Event(event) => self.keep(event),
             // There is one process.
-            shared::Effect::Elect { .. } | shared::Effect::Yield { .. } | shared::Effect::Exchange { .. } => {}
+            shared::Effect::Elect { .. } | shared::Effect::Yield { .. } => {}
             shared::Effect::Remember { scope, memory } => self.on_breaker(scope, memory),
         }
     }

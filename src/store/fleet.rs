@@ -29,7 +29,6 @@ pub use order::{Landing, Obeyed, Order, OrderBody, OrderId, PersonWord};
 
 use super::{Claim, Inserted, KeySecret, NewOperation, Note, NoteKind, OperationRecord, StoreError};
 use crate::email::Email;
-use crate::engine::chunks::Part;
 use crate::engine::{OperationKey, Scope, Timestamp};
 
 /// Names a member: never given to another one.
@@ -250,41 +249,6 @@ pub enum Probe {
     },
 }
 
-/// The table of a shared scope's budget ([`chunks`](crate::engine::chunks)).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
-    /// The store's time, not before the call was made.
-    pub time: Timestamp,
-    /// As [`Acquired::Owner`] says it.
-    pub failover_ago: Option<Duration>,
-    /// Which version of the table this is: [`Fleet::put_part`] names it.
-    pub version: u64,
-    /// What each member has written.
-    pub parts: BTreeMap<MemberId, Part>,
-}
-
-/// A member's part of a shared scope's budget, as it is from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewPart {
-    /// The part.
-    pub part: Part,
-    /// The version of the table from which it was made.
-    pub version: u64,
-    /// Members whose parts are over and may be forgotten.
-    pub over: Vec<MemberId>,
-    /// For how long the table has to be kept.
-    pub keep: Duration,
-}
-
-/// Whether a part was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// It is there.
-    Written,
-    /// Another member has written since: nothing was changed. Read again.
-    Stale,
-}
-
 /// A store that several schedulers work over at once. Every call is about durable things, [`Fleet::publish`] and
 /// [`Fleet::news`] excepted.
 pub trait Fleet: Debug + Send + Sync + 'static {
@@ -348,13 +312,6 @@ pub trait Fleet: Debug + Send + Sync + 'static {
 
     /// Asks for the one probe of a shared scope, for `span`. The member that has it is given it again.
     fn probe(&self, member: MemberId, scope: Scope, span: Duration) -> BoxFuture<'_, Result<Probe, StoreError>>;
-
-    /// The table of a shared scope's budget. Shows that the member lives, like [`Fleet::renew`].
-    fn parts(&self, member: MemberId, terms: Terms, scope: Scope) -> BoxFuture<'_, Result<Parts, StoreError>>;
-
-    /// Writes the caller's part, if the table is as it was read: in one step, and in the copy of the store from which it was
-    /// read, no other. Repeated after a lost reply, [`Put::Stale`].
-    fn put_part(&self, member: MemberId, scope: Scope, new: NewPart) -> BoxFuture<'_, Result<Put, StoreError>>;
 
     /// Tells every member, the caller excepted. May be lost.
     fn publish(&self, member: MemberId, news: Vec<News>) -> BoxFuture<'_, Result<(), StoreError>>;

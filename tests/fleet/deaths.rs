@@ -149,8 +149,8 @@ fn one_process_too_many_does_not_start_and_a_shared_limit_without_a_part_for_eac
         };
         let third = start(config.clone()).await;
         assert!(matches!(third, Err(StartError::TooManyProcesses { members: 3, processes_max: 2 })), "{third:?}");
-        let config = config.application_limits(["3 requests / 1m bucket(1)".parse().expect("a limit")]);
-        let undivided = start(config).await.expect_err("a bucket of one has no halves");
+        let config = config.application_limits(["1 request / 1m".parse().expect("a limit")]);
+        let undivided = start(config).await.expect_err("one request has no halves");
         assert!(matches!(undivided, StartError::SharedLimit(_)), "{undivided:?}");
     });
 }

@@ -2,7 +2,6 @@
 //!
 //! The upstream's log is the judge: it sees what arrived, whichever process sent it.
 
-mod chunks;
 mod deaths;
 mod letters;
 mod outages;

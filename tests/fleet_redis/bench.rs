@@ -7,7 +7,7 @@ use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::OperationState;
 use mailweir::store::{OperationQuery, RedisStore, Store};
 use mailweir::upstream::http::UpstreamServer;
-use mailweir::upstream::{Arrival, Upstream, UpstreamLimit, check};
+use mailweir::upstream::{Arrival, Upstream, check};
 use tokio::runtime::Runtime;
 
 use crate::process::{Process, WAIT_MAX};
@@ -21,35 +21,26 @@ pub(crate) struct Bench {
     pub(crate) redis: RedisServer,
     url: String,
     server: UpstreamServer,
-    limit: UpstreamLimit,
     pub(crate) runtime: Runtime,
 }
 
 impl Bench {
     pub(crate) fn start(redis: RedisServer) -> Self {
-        Self::start_with(redis, limit())
-    }
-
-    pub(crate) fn start_with(redis: RedisServer, limit: UpstreamLimit) -> Self {
         let url = redis.url();
-        Self::open(url, redis, limit)
+        Self::at(url, redis)
     }
 
     /// One whose store is found by another URL than the server's.
     pub(crate) fn at(url: String, redis: RedisServer) -> Self {
-        Self::open(url, redis, limit())
-    }
-
-    fn open(url: String, redis: RedisServer, limit: UpstreamLimit) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let clock = SystemClock::new();
-        let server = UpstreamServer::start(Upstream::new(model(limit.clone()), 7), move || clock.now());
+        let server = UpstreamServer::start(Upstream::new(model(), 7), move || clock.now());
         let server = runtime.block_on(server).unwrap();
-        Self { redis, url, server, limit, runtime }
+        Self { redis, url, server, runtime }
     }
 
     pub(crate) fn process(&self) -> Process {
-        Process::start(&self.url, &self.server.url(), self.limit.scope)
+        Process::start(&self.url, &self.server.url())
     }
 
     /// A process that owns the mailbox and one that does not.
@@ -93,7 +84,7 @@ impl Bench {
         let log = self.log();
         let counts = check::counts(&log);
         assert_eq!((counts.refused, counts.duplicates), (0, 0), "{counts:?}");
-        let (most, amount) = (check::max_in_window(&log, &self.limit), self.limit.amount);
+        let (most, amount) = (check::max_in_window(&log, &limit()), limit().amount);
         assert!(most <= amount, "{most} in a window of {amount}");
         println!("{counts:?}; most in a window {most} of {amount}");
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::clock::SystemClock;
-use mailweir::engine::ScopeKind;
 use mailweir::engine::mailbox::Outcome;
 use mailweir::scheduler::Order;
 use mailweir::store::{RedisOptions, RedisStore};
@@ -13,13 +12,11 @@ use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
 use mailweir::upstream::http::ServerOptions;
 use mailweir::{Email, Lane, Scheduler, SchedulerHandle, Submission};
 
-use crate::{MAILBOX, config, id, shared_config};
+use crate::{MAILBOX, config, id};
 
 pub(crate) const TEST: &str = "child::the_process_that_does_what_it_is_told";
 pub(crate) const REDIS: &str = "MAILWEIR_TEST_REDIS";
 pub(crate) const UPSTREAM: &str = "MAILWEIR_TEST_UPSTREAM";
-/// Which scope has the limit.
-pub(crate) const LIMITED: &str = "MAILWEIR_TEST_LIMITED";
 /// Longest life of a process that nobody ends: the longest run, and then something hangs.
 const LIFE_MAX: Duration = Duration::from_secs(3_600);
 /// Lines that wait to be obeyed.
@@ -39,11 +36,7 @@ async fn live(url: &str) {
     // One replica, where there is one: what a failover must not lose.
     let replicas = u32::from(url.starts_with("redis+sentinel"));
     let store = RedisStore::open_with(url, RedisOptions::new().replicas(replicas)).unwrap();
-    let scheduler = Scheduler::builder(if is_shared() { shared_config() } else { config() }, transport())
-        .store(store)
-        .start()
-        .await
-        .unwrap();
+    let scheduler = Scheduler::builder(config(), transport()).store(store).start().await.unwrap();
     let (lines, mut told) = tokio::sync::mpsc::channel(LINES_MAX);
     // Its end closes the channel, and with it the process.
     std::thread::spawn(move || {
@@ -69,19 +62,6 @@ async fn live(url: &str) {
     println!("ended {report:?}");
 }
 
-/// Whether it is the application that has the limit: then odd and even numbers have a mailbox each.
-fn is_shared() -> bool {
-    std::env::var(LIMITED).unwrap() == ScopeKind::Application.to_string()
-}
-
-fn mailbox(number: u64) -> &'static str {
-    match (is_shared(), number.is_multiple_of(2)) {
-        (false, _) => MAILBOX,
-        (true, false) => "odd@contoso.example",
-        (true, true) => "even@contoso.example",
-    }
-}
-
 fn transport() -> GraphTransport {
     let url = std::env::var(UPSTREAM).unwrap();
     let known = ServerOptions::default();
@@ -92,11 +72,10 @@ fn transport() -> GraphTransport {
 
 /// Every fourth is background.
 fn submission(number: u64) -> Submission {
-    let mailbox = mailbox(number);
-    let mime = format!("From: {mailbox}\r\nMessage-ID: {}\r\nSubject: {number}\r\n\r\n{number}\r\n", id(number));
-    let email = Email::from_mime(mailbox, ["ann@fabrikam.example"], mime.into_bytes()).unwrap();
+    let mime = format!("From: {MAILBOX}\r\nMessage-ID: {}\r\nSubject: {number}\r\n\r\n{number}\r\n", id(number));
+    let email = Email::from_mime(MAILBOX, ["ann@fabrikam.example"], mime.into_bytes()).unwrap();
     let lane = if number.is_multiple_of(4) { Lane::Background } else { Lane::Foreground };
-    Submission::new(mailbox, email).lane(lane).operation_id(id(number))
+    Submission::new(MAILBOX, email).lane(lane).operation_id(id(number))
 }
 
 /// Submits until it is kept, and waits for its end.

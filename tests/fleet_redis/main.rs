@@ -22,7 +22,7 @@ mod sentinel;
 use std::time::Duration;
 
 use mailweir::Config;
-use mailweir::engine::{Ratio, ScopeKind};
+use mailweir::engine::Ratio;
 use mailweir::upstream::{Latency, LogNormal, Model, Refusals, UpstreamLimit};
 
 pub(crate) const MAILBOX: &str = "news@contoso.example";
@@ -41,9 +41,9 @@ pub(crate) fn limit() -> UpstreamLimit {
 }
 
 /// The upstream: strict, and slow enough that a kill finds requests under way.
-pub(crate) fn model(limit: UpstreamLimit) -> Model {
+pub(crate) fn model() -> Model {
     let way = LogNormal::new(Duration::from_millis(5), Ratio::percent(50));
-    let mut model = Model::new([limit]);
+    let mut model = Model::new([limit()]);
     model.refusals = Refusals::Counted;
     model.latency = Latency {
         up: way,
@@ -53,17 +53,6 @@ pub(crate) fn model(limit: UpstreamLimit) -> Model {
         longest: Duration::from_millis(500),
     };
     model
-}
-
-/// The same for the application, whose mailboxes have no limit of their own.
-pub(crate) fn shared_limit() -> UpstreamLimit {
-    limit().at_scope(ScopeKind::Application)
-}
-
-/// As [`config`], with the limit at the application.
-pub(crate) fn shared_config() -> Config {
-    let limit = format!("{REQUESTS} requests / {}s", WINDOW.as_secs()).parse().expect("a limit");
-    config().mailbox_limits([]).application_limits([limit])
 }
 
 /// The same limit, as the schedulers are told, and leases about as short as a configuration file may name.

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, SystemClock};
 
-use mailweir::engine::ScopeKind;
-
-use crate::child::{LIMITED, REDIS, TEST, UPSTREAM};
+use crate::child::{REDIS, TEST, UPSTREAM};
 
 /// Longest wait for anything.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -29,12 +27,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(redis: &str, upstream: &str, limited: ScopeKind) -> Self {
+    pub(crate) fn start(redis: &str, upstream: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([TEST, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(REDIS, redis)
             .env(UPSTREAM, upstream)
-            .env(LIMITED, limited.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -90,23 +90,3 @@ fn a_server_that_crashes_and_comes_back_with_its_file_stops_nothing_for_good() {
     owner.end();
     other.end();
 }
-
-#[test]
-fn two_processes_with_a_mailbox_each_spend_one_limit_of_the_application() {
-    let bench = crate::bench::Bench::start_with(RedisServer::start(), crate::shared_limit());
-    let (mut odd, mut even) = (bench.process(), bench.process());
-    odd.submit((1..=EMAILS).step_by(2));
-    even.submit((2..=EMAILS / 2).step_by(2));
-    let of_odd = odd.wait_for_outcomes(&(1..=EMAILS).step_by(2).collect::<Vec<_>>());
-    let of_even = even.wait_for_outcomes(&(2..=EMAILS / 2).step_by(2).collect::<Vec<_>>());
-    assert!(of_odd.values().chain(of_even.values()).all(|state| state == "accepted"), "{of_odd:?} {of_even:?}");
-    bench.assert_accepted_once((1..=EMAILS).filter(|number| number % 2 == 1 || *number <= EMAILS / 2));
-    bench.assert_provider_is_content();
-    let log = bench.log();
-    let span = log.last().unwrap().at.since(log.first().unwrap().at);
-    println!("{} arrivals in {span:?}", log.len());
-    // Two of sixteen parts of it would take three quarters of a minute.
-    assert!(span < std::time::Duration::from_secs(20), "{span:?}");
-    odd.end();
-    even.end();
-}

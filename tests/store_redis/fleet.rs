@@ -15,18 +15,18 @@ use mailweir::store::{Fleet, Inserted, RedisStore, Store, StoreError};
 use crate::redis_server::RedisServer;
 use crate::support::*;
 
-pub(crate) const LONG: Terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
+const LONG: Terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
 const SHORT: Terms = Terms { ttl: Duration::from_millis(50), memory: Duration::from_secs(600) };
 
 /// A scheduler's way to the server, joined.
-pub(crate) struct Member {
+struct Member {
     store: RedisStore,
-    pub(crate) fleet: Arc<dyn Fleet>,
-    pub(crate) id: MemberId,
+    fleet: Arc<dyn Fleet>,
+    id: MemberId,
 }
 
 impl Member {
-    pub(crate) async fn of(server: &RedisServer) -> Self {
+    async fn of(server: &RedisServer) -> Self {
         let store = open(&server.url());
         let fleet = store.fleet().unwrap();
         let id = fleet.join().await.unwrap().member;

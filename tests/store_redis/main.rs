@@ -6,7 +6,6 @@
 mod cluster;
 mod faults;
 mod fleet;
-mod parts;
 #[path = "../redis_server/mod.rs"]
 mod redis_server;
 mod replies;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mailweir::engine::OperationState as S;
 use mailweir::engine::operation::Transition as T;
-use mailweir::store::fleet::{Acquired, FencedClaim, Lapsed, Lease, NewPart, News, Put, Terms};
+use mailweir::store::fleet::{Acquired, FencedClaim, Lapsed, Lease, News, Terms};
 use mailweir::store::{
     Inserted, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, RedisStore, Store, StoreError,
 };
@@ -64,11 +64,6 @@ async fn live(store: &RedisStore) {
     store.keep([NoteChange::Keep(note)].into()).await.unwrap();
     fleet.cool(mailweir::engine::Scope::Application, now().after(Duration::from_secs(5))).await.unwrap();
     fleet.probe(member, mailweir::engine::Scope::Application, Duration::from_secs(5)).await.unwrap();
-    let scope = mailweir::engine::Scope::Application;
-    let version = fleet.parts(member, terms, scope.clone()).await.unwrap().version;
-    let part = mailweir::engine::chunks::Part { at: now(), rows: Vec::new() };
-    let part = NewPart { part, version, over: Vec::new(), keep: Duration::from_secs(60) };
-    assert_eq!(fleet.put_part(member, scope, part).await, Ok(Put::Written));
     fleet.publish(member, vec![News::Missed]).await.unwrap();
     until_in_reach(async || fleet.news(member).await).await;
     fleet.renew(member, terms, [lease.clone()].into()).await.unwrap();

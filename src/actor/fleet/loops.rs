@@ -60,7 +60,6 @@ async fn renew_all(world: &World, fleet: &Membership) -> Result<(), StoreError> 
         let renewals = tokio::time::timeout(fleet.policy.renew_every, call)
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable { reason: "renewing leases took too long".to_owned() }))?;
-        fleet.look_for_failover(world, &renewals);
         for mailbox in fleet.on_renewed(asked_at, batch, &renewals) {
             has_mailbox_look(world, &mailbox, Reply::Look);
         }

@@ -5,7 +5,6 @@
 //! answered when the owner tells. What an owner may still do is the engine's rule ([`Tenure`]); this module says what is
 //! so: leases, reach, and how many processes there are.
 
-mod chunks;
 mod clock;
 mod inbox;
 mod late;
@@ -29,10 +28,10 @@ use self::tickets::Tickets;
 use super::entrance::Admit;
 use super::permit::PermitError;
 use crate::clock::Clock;
-use crate::engine::Timestamp;
 use crate::engine::failover::{Failovers, Word};
 use crate::engine::policy::FleetPolicy;
 use crate::engine::tenure::{Reach, Tenure};
+use crate::engine::{Scope, Timestamp};
 use crate::store::fleet::{Acquired, Lapsed, Lease, MemberId, News, Place, Renewals, Renewed, Terms};
 use crate::store::{Fleet, Recovery, StoreError};
 
@@ -50,7 +49,6 @@ pub(crate) struct Membership {
     clock: Arc<FleetClock>,
     host: Handle,
     state: Mutex<State>,
-    tokens: chunks::Tokens,
     tickets: Tickets,
     asked: Asked,
     /// Has leases renewed at once, to learn whether the store is there.
@@ -139,7 +137,6 @@ impl Membership {
         let others = api.renew(joined.member, terms, [].into()).await?;
         let clock = Arc::new(FleetClock::new(own));
         clock.set(others.time);
-        let failover_at = others.failover_ago.map(|ago| others.time.before(ago));
         let state = State {
             leases: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
@@ -156,7 +153,6 @@ impl Membership {
             clock,
             host,
             state: Mutex::new(state),
-            tokens: chunks::Tokens::new(failover_at),
             tickets: Tickets::default(),
             asked: Asked::default(),
             doubt: Notify::new(),
@@ -389,5 +385,14 @@ impl Membership {
     pub(super) fn tell(&self, news: News) {
         self.state().news.push(news);
         self.to_tell.notify_one();
+    }
+
+    /// Tells everybody that a shared scope is to rest.
+    pub(super) fn cool(self: &Arc<Self>, scope: Scope, until: Timestamp) {
+        let fleet = Arc::clone(self);
+        self.host.spawn(async move {
+            // Told again with the next refusal.
+            drop(fleet.api.cool(scope, until).await);
+        });
     }
 }

@@ -46,15 +46,6 @@ impl Membership {
         });
     }
 
-    /// Tells everybody that a shared scope is to rest.
-    pub(in crate::actor) fn cool(self: &Arc<Self>, scope: Scope, until: Timestamp) {
-        let fleet = Arc::clone(self);
-        self.host.spawn(async move {
-            // Told again with the next refusal.
-            drop(fleet.api.cool(scope, until).await);
-        });
-    }
-
     /// A shared scope is to rest, by the word of another process.
     pub(super) fn rest(&self, world: &World, scope: Scope, until: Timestamp) {
         if until > self.clock.now() && !matches!(scope, Scope::Mailbox(_)) {

@@ -93,9 +93,6 @@ impl Budget {
         if let Some(tenure) = &self.tenure {
             self.parts(tenure, now, (lane, cost), rules, &mut put);
         }
-        if let Some(allowance) = &self.allowance {
-            self.tokens(allowance, now, cost, &mut put);
-        }
         let mut close = 0;
         for (index, row) in self.rows.iter().enumerate() {
             let units = row.takes(cost);

@@ -10,7 +10,6 @@
 //! decision.
 
 mod admit;
-mod leased;
 mod packed;
 mod settle;
 mod standing;
@@ -23,7 +22,6 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency};
-use super::chunks::Allowance;
 use super::cost::{Cost, Unit};
 use super::lane::Lane;
 use super::lanes::{Decay, Share, Steady, Terms};
@@ -37,7 +35,6 @@ use super::tenure::Tenure;
 use super::time::Timestamp;
 
 pub(crate) use admit::{Grant, Wait, never};
-pub(crate) use leased::{Needs, Step};
 pub(crate) use packed::Packed;
 pub(crate) use settle::Blame;
 
@@ -109,8 +106,6 @@ pub(crate) struct Budget {
     connect_at: Timestamp,
     /// What this process may do while others share the mailbox; `None`: there are none.
     tenure: Option<Box<Tenure>>,
-    /// What this process may use of a shared budget that others use, too; `None`: there are none.
-    allowance: Option<Box<Allowance>>,
     /// Resumptions that are under way.
     wave: Option<Wave>,
     /// Whether nothing at all could pass when [`Budget::plan_wave`] last looked.
@@ -134,7 +129,6 @@ impl Budget {
             suspended: Suspended::No,
             connect_at: Timestamp::EPOCH,
             tenure: None,
-            allowance: None,
             wave: None,
             was_shut: Shut::No,
             known_since: Timestamp::NEVER,
@@ -162,9 +156,6 @@ impl Budget {
         self.concurrency.set_limit(policy.concurrency);
         if *self.limits != *policy.limits {
             self.breaker.forget_limits();
-            if let Some(allowance) = &mut self.allowance {
-                allowance.reset(now, policy.limits.len());
-            }
         }
         if self.rows.is_empty() {
             self.limits = policy.limits.clone().into_boxed_slice();
@@ -254,7 +245,6 @@ impl Budget {
             && self.breaker.is_quiet(now)
             && self.concurrency.is_quiet(now)
             && self.in_flight == 0
-            && self.allowance.as_ref().is_none_or(|allowance| allowance.is_blank())
             && self.hold_until(now).is_none()
     }
 

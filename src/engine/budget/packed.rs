@@ -71,7 +71,6 @@ impl Budget {
             remembered,
             in_flight,
             tenure,
-            allowance,
         } = self;
         let is_plain = **limits == *policy.scope.limits
             && concurrency.is_as_new(policy.scope.concurrency)
@@ -80,8 +79,7 @@ impl Budget {
             && wave.is_none()
             && remembered.is_none()
             // One that others share is kept whole: what it may do is not its policy's to tell.
-            && tenure.is_none()
-            && allowance.is_none();
+            && tenure.is_none();
         let tally = breaker.quiet_tally().filter(|_| is_plain)?;
         let row = |row: &Row| {
             let started_at = row.share.started_at();

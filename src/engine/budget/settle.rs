@@ -49,9 +49,6 @@ impl Budget {
             let limit = row.ledger.limit();
             let units = cost.of(limit.unit());
             row.ledger.reserve(now, lane, units);
-            if let Some(allowance) = &mut self.allowance {
-                allowance.spend(now, index, units);
-            }
             if lane == Lane::Background && units > 0 {
                 let (amount, mut other) = (self.breaker.amount(now, index, limit.amount()), None);
                 let by = *row.terms(amount, rules, &mut other);
@@ -179,9 +176,6 @@ impl Budget {
         let amount = self.breaker.amount(now, index, limit.amount());
         let row = &mut self.rows[index];
         row.ledger.release(now, lane, units);
-        if let Some(allowance) = &mut self.allowance {
-            allowance.give_back(index, units);
-        }
         if lane == Lane::Background && units > 0 {
             let by = *row.terms(amount, rules, &mut None);
             row.share.undo(now, units, &by);

@@ -89,7 +89,6 @@ impl Budget {
         self.is_calm()
             && !self.concurrency.has_deadlines()
             && self.tenure.is_none()
-            && self.allowance.is_none()
             && self.rows.len() <= u64::BITS as usize
             && self.rows.iter().all(|row| !row.ledger.limit().has_bucket())
     }

@@ -241,12 +241,6 @@ impl Ledger {
         self.in_flight_whose(Whose::Lane(lane))
     }
 
-    /// Until when what has ended counts, and how much: in order.
-    pub(crate) fn counting(&self) -> impl Iterator<Item = (Timestamp, u64)> + '_ {
-        let entries = self.book.iter().flat_map(|book| book.log.iter());
-        entries.map(|entry| (Timestamp::from_micros(entry.free_at), entry.cost))
-    }
-
     /// What still counts and was accepted: what the provider took in about the last W.
     #[must_use]
     pub fn accepted(&self, now: Timestamp) -> u64 {

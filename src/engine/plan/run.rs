@@ -324,7 +324,6 @@ impl Run {
                     | shared::Effect::Event(_)
                     | shared::Effect::Remember { .. }
                     | shared::Effect::Elect { .. }
-                    | shared::Effect::Exchange { .. }
                     | shared::Effect::Yield { .. }
                     | shared::Effect::Troubled { .. } => {}
                 }

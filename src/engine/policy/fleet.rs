@@ -23,15 +23,10 @@ pub enum CutOff {
 /// What owners go by when several processes share a store. One process alone is bound by none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetPolicy {
-    /// Most processes over one store. Each keeps its part of what tenants and the application have in connections, and of
-    /// their limits with a bucket: what some do not use of these is lost to the others. 16 is what the specification is
-    /// shown with (algorithms 7.5, G10).
+    /// Most processes over one store. Each keeps its part of the limits of tenants and of the application, so that all of
+    /// them together keep the whole: what some do not use is lost to the others. 16 is what the specification is shown with
+    /// (algorithms 7.5, G10).
     pub processes_max: NonZeroU32,
-    /// How much of the rate of any other limit of a tenant or of the application a process takes at a time, and how often it
-    /// asks while it needs more (algorithms 4.4).
-    pub chunk: Duration,
-    /// How long what was taken may be used (algorithms 4.4).
-    pub chunk_ttl: Duration,
     /// A lease ends this long after it was renewed (algorithms 4.2).
     pub lease_ttl: Duration,
     /// How often leases are renewed: a third of their time (algorithms 4.2).
@@ -67,8 +62,6 @@ impl Default for FleetPolicy {
     fn default() -> Self {
         Self {
             processes_max: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN),
-            chunk: Duration::from_secs(2),
-            chunk_ttl: Duration::from_secs(5),
             lease_ttl: Duration::from_secs(15),
             renew_every: Duration::from_secs(5),
             lease_margin: Duration::from_secs(2),

@@ -76,7 +76,7 @@ impl Shared {
     /// As if it were alone: for a look ahead, where nobody answers.
     #[must_use]
     pub fn alone(self) -> Self {
-        Self { election: None, ..self }.unleased()
+        Self { election: None, ..self }
     }
 
     pub(super) fn elected(&mut self, scope: &Scope, ballot: Ballot) {

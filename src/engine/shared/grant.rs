@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::chunks::Chunks;
 use super::election::Vote;
 use super::floors::Contest;
 use super::{Asker, Claimant, Effect, Input, MailboxKey, Shared};
@@ -38,8 +37,6 @@ impl Shared {
                 self.watch(now, &scope);
             }
             Input::Elected { scope, ballot } => self.elected(&scope, ballot),
-            Input::Chunk { scope, asked_at, gained } => self.on_chunk(now, &scope, asked_at, gained),
-            Input::Forgotten => self.forgotten(now),
             Input::CloseBreaker(scope) => {
                 self.change_breaker(&scope, |budget, _waiting, events| budget.close_breaker(now, events));
             }
@@ -94,9 +91,8 @@ impl Shared {
 
     /// A tenant's budget; made when it is first needed.
     pub(super) fn tenant_mut(&mut self, tenant: &Arc<str>) -> &mut Budget {
-        let (limits, chunks) = (&self.policy.tenant, self.chunks.as_ref());
-        let new = || Chunks::leased(chunks, Budget::new(Scope::Tenant(Arc::clone(tenant)), limits));
-        self.tenants.entry(Arc::clone(tenant)).or_insert_with(new)
+        let limits = &self.policy.tenant;
+        self.tenants.entry(Arc::clone(tenant)).or_insert_with(|| Budget::new(Scope::Tenant(Arc::clone(tenant)), limits))
     }
 
     fn reserve(&mut self, now: Timestamp, claimant: Claimant) {
@@ -118,7 +114,6 @@ impl Shared {
                 budget.on_foreground_arrival(now, &claimant.cost, Rules::from(&*policy));
             }
         }
-        self.wants_tokens(now, claimant.tenant.as_ref());
         let dominant = self.application.dominant(&claimant.cost);
         let label = self.label(claimant.asker.mailbox);
         self.lanes[lane.index()].push_back(Queued { key, tenant: Some(label), dominant, submitted_at: claimant.since });

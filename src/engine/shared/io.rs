@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::election::Ballot;
 use crate::engine::breaker::BreakerMemory;
-use crate::engine::chunks::{Ask, Gained};
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::{Event, TripReason};
@@ -83,17 +82,6 @@ pub enum Input {
         /// Whose.
         ballot: Ballot,
     },
-    /// The answer to [`Effect::Exchange`].
-    Chunk {
-        /// Of which scope.
-        scope: Scope,
-        /// [`Ask::asked_at`].
-        asked_at: Timestamp,
-        /// What was gained, once it is written; `None`: the store could not be asked.
-        gained: Option<Vec<Gained>>,
-    },
-    /// The store may have forgotten what it was told.
-    Forgotten,
     /// An operator closes it.
     CloseBreaker(Scope),
     /// An operator holds a scope.
@@ -148,15 +136,6 @@ pub enum Effect {
     Elect {
         /// Which.
         scope: Scope,
-    },
-    /// Take what is wanted from the table of a scope ([`chunks::take`]), write that there, and answer with [`Input::Chunk`].
-    ///
-    /// [`chunks::take`]: crate::engine::chunks::take
-    Exchange {
-        /// Which.
-        scope: Scope,
-        /// What is there, and what is wanted.
-        ask: Box<Ask>,
     },
     /// This process needs its turn no longer.
     Yield {

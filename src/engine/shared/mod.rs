@@ -7,7 +7,6 @@
 //!
 //! The breakers of these scopes live here beside their budgets: one cooldown, one probe, one ramp for everybody.
 
-mod chunks;
 mod door;
 mod election;
 mod floors;
@@ -40,7 +39,6 @@ use super::operation::KeyMap;
 use super::policy::SharedPolicy;
 use super::scope::Scope;
 use super::time::Timestamp;
-use chunks::Chunks;
 use election::Election;
 
 /// The engine of the shared scopes: one decision over the application and the tenant, all or nothing.
@@ -69,8 +67,6 @@ pub struct Shared {
     looked_at: Option<Arc<str>>,
     /// Whose turn it is to probe; `None`: there is one process only.
     election: Option<Election>,
-    /// What is to be taken from the table of several processes; `None`: there is one process only.
-    chunks: Option<Chunks>,
 }
 
 /// Who waits, or holds a reservation.
@@ -107,7 +103,6 @@ impl Shared {
             used: BTreeSet::new(),
             looked_at: None,
             election: None,
-            chunks: None,
         };
         shared.announced = shared.needed();
         shared
@@ -126,7 +121,6 @@ impl Shared {
         self.plan_waves(now);
         self.pump(now);
         self.yield_turns(now);
-        self.look_at_tokens(now);
         if let Some(key) = asked {
             self.tell_wait(now, key);
         }
@@ -148,7 +142,7 @@ impl Shared {
     pub fn poll_deadline(&self) -> Option<Timestamp> {
         let pump = (self.pump_at != Timestamp::NEVER).then_some(self.pump_at);
         let tenants = self.alert.iter().filter_map(|tenant| self.tenants.get(tenant)?.deadline()).min();
-        [pump, self.application.deadline(), tenants, self.tokens_deadline()].into_iter().flatten().min()
+        [pump, self.application.deadline(), tenants].into_iter().flatten().min()
     }
 
     /// What a new mailbox is to be told: whether to ask before each send.

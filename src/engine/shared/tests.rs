@@ -77,7 +77,7 @@ impl Rig {
                 Effect::Elect { scope } => self.elects.push(scope),
                 Effect::Yield { scope } => self.yields.push(scope),
                 Effect::Deny(asker) => self.denied.push(asker.key.0),
-                Effect::Remember { .. } | Effect::Exchange { .. } => {}
+                Effect::Remember { .. } => {}
             }
         }
     }

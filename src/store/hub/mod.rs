@@ -5,7 +5,6 @@
 //! answered a moment later, as one over a network would be.
 
 mod state;
-mod tables;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +14,8 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Notify;
 
 use super::fleet::{
-    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, NewPart, News, Order,
-    Parts, Posted, Probe, Put, Renewals, Terms,
+    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Posted,
+    Probe, Renewals, Terms,
 };
 use super::memory::Image;
 use super::{
@@ -344,14 +343,6 @@ impl Fleet for HubStore {
 
     fn probe(&self, member: MemberId, scope: Scope, span: Duration) -> BoxFuture<'_, Result<Probe, StoreError>> {
         self.call(move |hub| Ok(hub.hub().probe(hub.now(), member, scope, span)))
-    }
-
-    fn parts(&self, member: MemberId, terms: Terms, scope: Scope) -> BoxFuture<'_, Result<Parts, StoreError>> {
-        self.call(move |hub| Ok(hub.hub().parts(hub.now(), member, terms, &scope)))
-    }
-
-    fn put_part(&self, member: MemberId, scope: Scope, new: NewPart) -> BoxFuture<'_, Result<Put, StoreError>> {
-        self.call(move |hub| Ok(hub.hub().put_part(member, scope, new)))
     }
 
     fn publish(&self, member: MemberId, news: Vec<News>) -> BoxFuture<'_, Result<(), StoreError>> {

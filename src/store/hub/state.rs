@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tables::Tables;
-
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::fleet::{
-    Acquired, Lapsed, Lease, Letter, LetterName, MemberId, NewPart, News, Order, Parts, Place, Posted, Probe, Put,
-    Renewals, Renewed, Terms, Token,
+    Acquired, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Place, Posted, Probe, Renewals, Renewed, Terms,
+    Token,
 };
 
 /// News kept for a member that does not ask.
@@ -24,7 +22,6 @@ pub(super) struct Hub {
     inboxes: BTreeMap<Arc<str>, Inbox>,
     cooldowns: BTreeMap<Scope, Timestamp>,
     probes: BTreeMap<Scope, (MemberId, Timestamp)>,
-    tables: Tables,
     pub(super) news: BTreeMap<MemberId, VecDeque<News>>,
     failover_at: Option<Timestamp>,
 }
@@ -194,16 +191,6 @@ impl Hub {
         }
     }
 
-    pub(super) fn parts(&mut self, now: Timestamp, member: MemberId, terms: Terms, scope: &Scope) -> Parts {
-        self.members.insert(member, now);
-        let failover_ago = self.failover_at.map(|at| now.since(at)).filter(|ago| *ago <= terms.memory);
-        self.tables.read(now, failover_ago, scope)
-    }
-
-    pub(super) fn put_part(&mut self, member: MemberId, scope: Scope, new: NewPart) -> Put {
-        self.tables.put(member, scope, new)
-    }
-
     /// Tells everybody but `from`.
     pub(super) fn tell(&mut self, from: Option<MemberId>, news: &News) {
         for (member, queue) in &mut self.news {
@@ -221,7 +208,6 @@ impl Hub {
     /// Another copy took over, which may know less.
     pub(super) fn fail_over(&mut self, now: Timestamp) {
         self.failover_at = Some(now);
-        self.tables.fail_over(now);
         for queue in self.news.values_mut() {
             queue.clear();
             queue.push_back(News::Missed);

@@ -1,7 +1,7 @@
 //! What every call needs: the connection, names, clocks, and which mailbox a key belongs to.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::names::{Names, key_text};
 use super::options::RedisOptions;
 use super::{purge, value};
 use crate::clock::Clock;
-use crate::engine::{OperationKey, Scope, Timestamp};
+use crate::engine::{OperationKey, Timestamp};
 use crate::store::StoreError;
 
 /// Keys of one start: four thousand million. Generations have the 32 bits above.
@@ -42,8 +42,6 @@ pub(super) struct Context {
     joins: Notify,
     /// The run of the server that members were last shown to.
     met: RefCell<String>,
-    /// From which server each shared budget was last read.
-    pub(super) parts_read: RefCell<BTreeMap<Scope, String>>,
     /// The latest time of the server that was told.
     told: Cell<u64>,
 }
@@ -89,7 +87,6 @@ impl Context {
             joined: Cell::new(false),
             joins: Notify::new(),
             met: RefCell::default(),
-            parts_read: RefCell::default(),
             told: Cell::new(0),
         }
     }

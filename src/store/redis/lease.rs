@@ -26,10 +26,10 @@ const ORPHANS_LOOKED_AT: usize = 512;
 pub(super) const STEP: Duration = Duration::from_secs(2);
 
 /// What a call of a member is told about the server.
-pub(super) struct Present {
-    pub(super) time: Timestamp,
+struct Present {
+    time: Timestamp,
     members: u32,
-    pub(super) failover_ago: Option<Duration>,
+    failover_ago: Option<Duration>,
 }
 
 const fn micros(span: Duration) -> u64 {
@@ -38,7 +38,7 @@ const fn micros(span: Duration) -> u64 {
 }
 
 /// Shows that a member lives.
-pub(super) async fn present(context: &Context, member: Option<MemberId>, terms: Terms) -> Result<Present, StoreError> {
+async fn present(context: &Context, member: Option<MemberId>, terms: Terms) -> Result<Present, StoreError> {
     let mut first = ask_present(context, member, terms, "").await?;
     if context.link.server().unwrap_or_default() != context.met() {
         // It was asked over a new connection, which leads elsewhere.

@@ -14,11 +14,11 @@ use super::context::Context;
 use super::news::Board;
 use super::read::Read;
 use super::worker::{Call, Reply};
-use super::{lease, letters, link, parts, read};
+use super::{lease, letters, link, read};
 use crate::engine::{Scope, Timestamp};
 use crate::store::fleet::{
-    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, NewPart, News, Order,
-    Parts, Probe, Put, Renewals, Terms,
+    Acquired, Claimed, FencedClaim, Fleet, Joined, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Probe,
+    Renewals, Terms,
 };
 use crate::store::{Inserted, NewOperation, Note, Recovery, StoreError};
 
@@ -34,8 +34,6 @@ pub(super) enum Ask {
     Notes(Reply<Vec<Note>>),
     Cool(Scope, Timestamp, Reply<Timestamp>),
     Probe(MemberId, Scope, Duration, Reply<Probe>),
-    Parts(MemberId, Terms, Scope, Reply<Parts>),
-    PutPart(MemberId, Scope, NewPart, Reply<Put>),
     Publish(MemberId, Vec<News>, Reply<()>),
 }
 
@@ -59,12 +57,6 @@ impl Ask {
             Self::Probe(member, scope, span, reply) => {
                 drop(reply.send(letters::probe(context, member, &scope, span).await));
             }
-            Self::Parts(member, terms, scope, reply) => {
-                drop(reply.send(parts::read(context, member, terms, &scope).await));
-            }
-            Self::PutPart(member, scope, new, reply) => {
-                drop(reply.send(parts::put(context, member, &scope, &new).await));
-            }
             Self::Publish(member, news, reply) => drop(reply.send(letters::publish(context, member, &news).await)),
         }
     }
@@ -81,8 +73,6 @@ impl Ask {
             Self::Notes(reply) => drop(reply.send(Err(error))),
             Self::Cool(.., reply) => drop(reply.send(Err(error))),
             Self::Probe(.., reply) => drop(reply.send(Err(error))),
-            Self::Parts(.., reply) => drop(reply.send(Err(error))),
-            Self::PutPart(.., reply) => drop(reply.send(Err(error))),
         }
     }
 }
@@ -182,14 +172,6 @@ impl Fleet for Member {
 
     fn probe(&self, member: MemberId, scope: Scope, span: Duration) -> BoxFuture<'_, Result<Probe, StoreError>> {
         self.ask(move |reply| Ask::Probe(member, scope, span, reply)).boxed()
-    }
-
-    fn parts(&self, member: MemberId, terms: Terms, scope: Scope) -> BoxFuture<'_, Result<Parts, StoreError>> {
-        self.ask(move |reply| Ask::Parts(member, terms, scope, reply)).boxed()
-    }
-
-    fn put_part(&self, member: MemberId, scope: Scope, new: NewPart) -> BoxFuture<'_, Result<Put, StoreError>> {
-        self.ask(move |reply| Ask::PutPart(member, scope, new, reply)).boxed()
     }
 
     fn publish(&self, member: MemberId, news: Vec<News>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -32,7 +32,6 @@ mod mend;
 mod names;
 mod news;
 mod options;
-mod parts;
 mod purge;
 mod read;
 mod row;

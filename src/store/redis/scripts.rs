@@ -42,7 +42,6 @@ scripts! {
     ORPHAN = "row.lua", "lease.lua", "orphan.lua";
     COOL = "row.lua", "cool.lua";
     PROBE = "probe.lua";
-    PART = "part.lua";
 }
 
 /// A call of a script with its keys; arguments are added to it.
