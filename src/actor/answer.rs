@@ -5,6 +5,7 @@ use tokio::sync::oneshot::Sender;
 use super::entrance::TurnedAway;
 use super::journal::Newcomer;
 use super::mailbox::{Drain, MailboxActor, Mode};
+use super::news::News;
 use super::question::{Drained, Explained, Question};
 use crate::engine::mailbox::{Hold, HoldTarget, Input};
 use crate::engine::{Timestamp, Verdict};
@@ -37,6 +38,7 @@ impl MailboxActor {
             }
             Question::Subscribe { record, answer } => drop(answer.send(self.ticket_of(&record))),
             Question::Command { input, answer } if self.mode == Mode::Remote => self.command_remote(input, answer),
+            Question::Command { input: Input::CloseBreaker, answer } => self.close(answer),
             Question::Command { input, answer } => {
                 if self.command(input) {
                     let _ = answer.send(());
@@ -59,6 +61,14 @@ impl MailboxActor {
                 let _ = answer.send(());
                 panic!("a test asked for this actor's end");
             }
+        }
+    }
+
+    /// Closes the breaker and answers when it is written that it is closed. Where nothing can be told or written nothing is
+    /// done, and the answer is dropped.
+    fn close(&mut self, answer: Sender<()>) {
+        if !self.journal.is_failing() && self.command(Input::CloseBreaker) {
+            self.journal.tell_when_written(News::Obeyed(answer));
         }
     }
 

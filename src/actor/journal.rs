@@ -244,12 +244,14 @@ impl Journal {
 
     /// Keeps records that could not be written, and writes them again in a while.
     pub(crate) fn keep(&mut self, records: Arc<[Record]>, now: Timestamp) {
+        self.bulletin.disappoint();
         (self.failed, self.retry_at) = (Some(records), Some(now.after(PATIENCE)));
     }
 
     /// Keeps notes that could not be written, and writes them again in a while. Not charges of permits that wait: whoever
     /// waits is told, and asks again.
     pub(crate) fn keep_notes(&mut self, notes: &[NoteChange], now: Timestamp) {
+        self.bulletin.disappoint();
         self.failed_notes.extend(notes.iter().filter(|change| !begins_permit(change)).cloned());
         self.retry_at.get_or_insert(now.after(PATIENCE));
     }
@@ -262,6 +264,7 @@ impl Journal {
 
     /// Keeps records that the store will not take until a person mends it: nothing is called until then.
     pub(crate) fn keep_until_told(&mut self, records: Arc<[Record]>) {
+        self.bulletin.disappoint();
         (self.failed, self.retry_at) = (Some(records), Some(Timestamp::NEVER));
     }
 

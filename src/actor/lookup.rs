@@ -102,8 +102,9 @@ impl MailboxActor {
         if self.mode == Mode::Remote {
             return self.on_row_remote(lookup, record);
         }
-        // Its insert was done and the answer lost, and nobody has submitted it again.
-        let is_orphan = record.rows == 0 && !record.state.is_final();
+        // Its insert was done and the answer lost, and nobody has submitted it again. Whoever orders something about one that
+        // is not at the desk may be shown an old row: that is no reason to take it up.
+        let is_orphan = lookup.doubt == Some(record.key) && record.rows == 0 && !record.state.is_final();
         if is_orphan || !lookup.waiting.is_empty() {
             self.tell_or_adopt(lookup.waiting, record);
         }

@@ -24,7 +24,7 @@ use super::question::Drained;
 use super::reply::Reply;
 use super::restarts::Restarts;
 use super::seat::Seat;
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use super::supervisor::Errand;
 use super::tidy::TIDY_AFTER;
 use super::timer::{Timed, Timer};

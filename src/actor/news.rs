@@ -30,6 +30,9 @@ pub(crate) enum News {
     Landed { fleet: Arc<Membership>, mailbox: Arc<str>, body: OrderBody },
     /// The process is to end.
     Abort,
+    /// An order is obeyed, and what the engine remembers of it is written. Dropped untold where that fails: whoever gave it
+    /// may give it again.
+    Obeyed(oneshot::Sender<()>),
     /// What an order did.
     Ordered(oneshot::Sender<Result<OrderAnswer, Refusal>>, OrderAnswer),
 }
@@ -41,6 +44,7 @@ impl News {
             Self::Ended { fleet, id, outcome } => fleet.ended(id, &outcome),
             Self::Landed { fleet, mailbox, body } => fleet.hand_on(mailbox, body),
             Self::Abort => std::process::abort(),
+            Self::Obeyed(answer) => drop(answer.send(())),
             Self::Ordered(answer, done) => drop(answer.send(Ok(done))),
         }
     }
@@ -84,6 +88,18 @@ impl Bulletin {
         if self.news.is_empty() {
             self.tell_by = None;
         }
+    }
+
+    /// What the last call was to write is not written: whoever can give his order again is not kept waiting.
+    pub(super) fn disappoint(&mut self) {
+        let spoken_for = self.spoken_for;
+        let mut place = 0;
+        self.news.retain(|news| {
+            let is_concerned = place < spoken_for && matches!(news, News::Obeyed(_));
+            place += 1;
+            self.spoken_for -= usize::from(is_concerned);
+            !is_concerned
+        });
     }
 
     /// When somebody is to be told although nothing was written.

@@ -9,7 +9,7 @@ use super::mailbox::MailboxActor;
 use super::news::{News, PATIENCE};
 use super::outlet::{Describe, Job, Work};
 use super::permit::{Permit, PermitError, TryAcquire};
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::shared::{Asker, Input as SharedInput};
 use crate::engine::{Cost, Event, Lane, OperationKey, Scope, Sent, Timestamp, Verdict};

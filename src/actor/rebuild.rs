@@ -19,7 +19,7 @@ use super::past;
 use super::permit::PermitError;
 use super::reply::{Reading, Reply};
 use super::restarts::Verdict;
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use crate::config::OnPanic;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox, RestoredOperation};
 use crate::engine::shared::Input as SharedInput;

@@ -18,46 +18,20 @@ use super::claims::Claims;
 use super::holds::HoldScope;
 use super::journal::{Flush, Journal, Written, guard};
 use super::kept;
+use super::news::News;
 use super::past;
 use super::reply::Reply;
 use super::restarts::{Restarts, Verdict};
+use super::shared_item::{NAME, SharedItem};
 use super::timer::{Timed, Timer};
 use super::world::World;
 use crate::config::OnPanic;
-use crate::engine::breaker::{BreakerFacts, BreakerMemory};
+use crate::engine::breaker::BreakerMemory;
 use crate::engine::mailbox;
 use crate::engine::shared::{Asker, Effect, Input, Shared};
-use crate::engine::{Constraint, Cost, Lane, Scope, Timestamp, TripReason};
+use crate::engine::{Scope, Timestamp, TripReason};
 use crate::store::{Recovery, StoreError};
 use crate::telemetry::{self, EventKind};
-
-/// What the shared scopes are called where a mailbox is named.
-pub(crate) const NAME: &str = "application";
-
-/// What mailboxes and operators bring to the shared scopes.
-#[derive(Debug)]
-pub(crate) enum SharedItem {
-    Input(Input),
-    Breakers(oneshot::Sender<Vec<(Scope, BreakerFacts)>>),
-    Explain {
-        lane: Lane,
-        tenant: Option<Arc<str>>,
-        cost: Cost,
-        answer: oneshot::Sender<Vec<Constraint>>,
-    },
-    /// How do they stand, for a plan?
-    Snapshot(oneshot::Sender<Box<Shared>>),
-    /// What the engine is rebuilt from.
-    Recovered(Box<Result<Recovery, StoreError>>),
-    /// The store has answered.
-    Written(Box<Written>),
-    /// Panic at the next engine step.
-    #[cfg(feature = "test-util")]
-    Panic,
-    /// Panic outside the engine.
-    #[cfg(feature = "test-util")]
-    Die,
-}
 
 pub(crate) struct SharedActor {
     world: Arc<World>,
@@ -115,6 +89,7 @@ impl SharedActor {
                 let explain = |engine: &Shared| engine.explain(now, lane, tenant.as_ref(), &cost);
                 drop(self.engine.as_ref().map(explain).map(|constraints| answer.send(constraints)));
             }
+            SharedItem::Close { scope, answer } => self.close(scope, answer),
             SharedItem::Snapshot(answer) => {
                 drop(self.engine.clone().map(|engine| answer.send(Box::new(engine))));
             }
@@ -127,6 +102,17 @@ impl SharedActor {
             SharedItem::Panic => self.sabotaged = true,
             #[cfg(feature = "test-util")]
             SharedItem::Die => panic!("a test asked for a panic outside the engine"),
+        }
+    }
+
+    /// Closes a breaker and answers when it is written that it is closed. Where nothing can be told or written nothing is
+    /// done, and the answer is dropped.
+    fn close(&mut self, scope: Scope, answer: oneshot::Sender<()>) {
+        if self.engine.is_some() && !self.journal.is_failing() {
+            self.step(Input::CloseBreaker(scope));
+            if self.engine.is_some() {
+                self.journal.tell_when_written(News::Obeyed(answer));
+            }
         }
     }
 
@@ -306,7 +292,7 @@ impl SharedActor {
         }
     }
 
-    /// Writes what the breakers have to remember. Nobody waits for it.
+    /// Writes what the breakers have to remember. Only who closes one by hand waits for it.
     fn write(&mut self) {
         while let flush @ (Flush::Done(_) | Flush::Waiting(_)) =
             self.journal.flush(&self.world.store, self.world.clock.now())
@@ -327,11 +313,12 @@ impl SharedActor {
     }
 
     fn on_written(&mut self, written: Written) {
-        // Mailboxes tell of a store in trouble: whatever it does to these, it does to their records.
-        if let Some((notes, Err(error))) = written.notes
-            && !matches!(error, StoreError::Full { .. })
-        {
-            self.journal.keep_notes(&notes, self.world.clock.now());
+        match written.notes {
+            // Mailboxes tell of a store in trouble: whatever it does to these, it does to their records.
+            Some((notes, Err(error))) if !matches!(error, StoreError::Full { .. }) => {
+                self.journal.keep_notes(&notes, self.world.clock.now());
+            }
+            _ => self.journal.tell(),
         }
     }
 }

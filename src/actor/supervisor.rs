@@ -15,7 +15,7 @@ use super::host::Before;
 use super::mailbox::MailboxActor;
 use super::restarts::{Restarts, Verdict};
 use super::seat::Seat;
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use super::world::World;
 use crate::engine::Timestamp;
 use crate::engine::mailbox::Rested;

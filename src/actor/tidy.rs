@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix::{ActorContext, Context};
 
 use super::mailbox::MailboxActor;
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use super::supervisor::Errand;
 use crate::engine::mailbox::Input;
 use crate::engine::shared;

@@ -20,7 +20,7 @@ use super::outlet::Outlet;
 use super::reply::Reply;
 use super::seat::{Directory, Seat};
 use super::settings::Settings;
-use super::shared::SharedItem;
+use super::shared_item::SharedItem;
 use super::supervisor::Errand;
 use crate::clock::Clock;
 use crate::config;

@@ -230,11 +230,16 @@ impl SchedulerHandle {
         &self,
         item: impl FnOnce(oneshot::Sender<T>) -> SharedItem,
     ) -> Result<T, AskError> {
+        let (sender, answer) = oneshot::channel();
         if self.world.is_closing() {
             return Err(AskError::ShuttingDown);
         }
-        let (sender, answer) = oneshot::channel();
         self.world.shared.ask(item(sender)).map_err(|Full| SHARED_BUSY)?;
+        self.shared_answer(answer).await
+    }
+
+    /// What the shared scopes say.
+    pub(super) async fn shared_answer<T>(&self, answer: oneshot::Receiver<T>) -> Result<T, AskError> {
         answer.await.map_err(|_| {
             if self.world.is_closing() {
                 AskError::ShuttingDown

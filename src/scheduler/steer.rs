@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::ask::SHARED_BUSY;
 use super::error::AskError;
 use super::handle::SchedulerHandle;
@@ -182,7 +184,8 @@ impl SchedulerHandle {
     /// Closes a breaker, by whatever it was opened. [`SchedulerHandle::ended_orders`] shows it with its reason.
     ///
     /// # Errors
-    /// [`AskError`]: the breaker is as it was. [`AskError::NotNow`] while the mailbox's engine is being rebuilt.
+    /// [`AskError`]: the breaker is as it was, or will be after a restart: close it again. [`AskError::NotNow`] while the
+    /// scope's engine is being rebuilt, or while the store does not take what it is to remember.
     ///
     /// # Cancel safety
     /// As [`SchedulerHandle::hold`].
@@ -195,30 +198,22 @@ impl SchedulerHandle {
         let turn = lift(OrderScope::Breaker(scope.clone()), lifted.as_ref().map(TripFacts::order), order);
         let change = NoteChange::Drop(TripFacts::key(&scope));
         let earlier = lifted.as_ref().map(TripFacts::note);
-        let told = self.give(change.clone(), earlier, turn, self.tell_close(&scope)).await;
+        let told = self.give(change, earlier, turn, self.tell_close(&scope)).await;
         if told.is_err() {
             self.world.trips.take_back(self.world.clock.now(), &scope, lifted);
-        } else {
-            // Behind what the engine has written: when this has been done, that has.
-            drop(self.keep([change]).await);
         }
         told
     }
 
-    /// What the breaker remembers is the engine's to change, and it has asked the store to when this returns. An engine
-    /// that is being rebuilt from that cannot be told: the order fails then, and nothing of a cooldown is lost.
+    /// What the breaker remembers is the engine's to change, and it is written when this returns. An engine that is being
+    /// rebuilt from that, or cannot write, cannot be told: the order fails then, and nothing of a cooldown is lost.
     async fn tell_close(&self, scope: &Scope) -> Result<(), AskError> {
         if let Scope::Mailbox(mailbox) = scope {
-            self.command(mailbox, Input::CloseBreaker).await?;
-            // An actor writes at the end of its turn, so whoever has an answer of the next turn knows that it has.
-            drop(self.ask(mailbox, |answer| Question::Explain { key: None, answer }).await);
-        } else {
-            self.tell_shared(SharedInput::CloseBreaker(scope.clone()))?;
-            for _turn in 0..2 {
-                drop(self.ask_shared(SharedItem::Breakers).await);
-            }
+            return self.command(mailbox, Input::CloseBreaker).await;
         }
-        Ok(())
+        let (answer, told) = oneshot::channel();
+        self.order_shared(SharedItem::Close { scope: scope.clone(), answer })?;
+        self.shared_answer(told).await
     }
 
     /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. All or
@@ -299,10 +294,14 @@ impl SchedulerHandle {
     }
 
     pub(super) fn tell_shared(&self, input: SharedInput) -> Result<(), AskError> {
+        self.order_shared(SharedItem::Input(input))
+    }
+
+    fn order_shared(&self, item: SharedItem) -> Result<(), AskError> {
         if self.world.is_closing() {
             return Err(AskError::ShuttingDown);
         }
-        self.world.shared.order(SharedItem::Input(input)).map_err(|Full| SHARED_BUSY)
+        self.world.shared.order(item).map_err(|Full| SHARED_BUSY)
     }
 }
 

@@ -27,10 +27,31 @@ pub(crate) struct History {
     pub(crate) state: OperationState,
     /// From admission.
     pub(crate) steps: Vec<Transition>,
+    /// When each of them was.
+    pub(crate) times: Vec<Timestamp>,
+    /// When each attempt was granted, and which of the steps it was.
+    pub(crate) claims: Vec<(Timestamp, usize)>,
     /// Attempt rows written.
     pub(crate) rows: u32,
+    pub(crate) mailbox: Arc<str>,
+    pub(crate) campaign: Option<Arc<str>>,
+    pub(crate) deadline: Timestamp,
     changed_at: Timestamp,
     last: Option<(Transition, Timestamp)>,
+}
+
+impl History {
+    fn step(&mut self, step: Transition, state: OperationState, at: Timestamp) {
+        self.steps.push(step);
+        self.times.push(at);
+        (self.state, self.changed_at) = (state, at);
+    }
+
+    /// Whether the step at `place` repeats what was lost at the same instant, so that nobody can have looked.
+    pub(crate) fn is_blind(&self, place: usize) -> bool {
+        let lost = place.checked_sub(1).filter(|before| self.steps[*before] == Transition::Lose);
+        self.steps[place] == Transition::Repeat && lost.is_some_and(|before| self.times[before] == self.times[place])
+    }
 }
 
 /// One attempt as the transport saw it.
@@ -61,9 +82,22 @@ impl Book {
         }
         self.keys.insert(Arc::clone(&new.id), new.key);
         let state = new.first_row().state;
-        let steps = if state == OperationState::Admitted { Vec::new() } else { vec![Transition::Enqueue] };
-        let (id, changed_at) = (Arc::clone(&new.id), new.submitted_at);
-        let history = History { id, state, steps, rows: 0, changed_at, last: None };
+        let mut history = History {
+            id: Arc::clone(&new.id),
+            state,
+            steps: Vec::new(),
+            times: Vec::new(),
+            claims: Vec::new(),
+            rows: 0,
+            mailbox: Arc::clone(&new.mailbox),
+            campaign: new.campaign.clone(),
+            deadline: new.deadline,
+            changed_at: new.submitted_at,
+            last: None,
+        };
+        if state != OperationState::Admitted {
+            history.step(Transition::Enqueue, state, new.submitted_at);
+        }
         self.histories.insert(new.key, history);
     }
 
@@ -74,21 +108,19 @@ impl Book {
             return;
         }
         match Transition::Claim.apply(history.state) {
-            Ok(state) => {
-                history.state = state;
-                history.steps.push(Transition::Claim);
-            }
+            Ok(state) => history.step(Transition::Claim, state, claim.at),
             // The answer to the claim before was lost: nothing was sent on it.
             Err(_) if history.state == OperationState::Attempting => {}
             // An operation that is admitted is claimed as if it were queued.
             Err(_) if history.state == OperationState::Admitted => {
-                history.state = OperationState::Attempting;
-                history.steps.extend([Transition::Enqueue, Transition::Claim]);
+                history.step(Transition::Enqueue, OperationState::Queued, claim.at);
+                history.step(Transition::Claim, OperationState::Attempting, claim.at);
             }
             // Refused.
             Err(_) => return,
         }
         (history.rows, history.changed_at) = (claim.attempt, claim.at);
+        history.claims.push((claim.at, history.steps.len() - 1));
     }
 
     pub(crate) fn recorded(&mut self, record: &Record) {
@@ -105,9 +137,9 @@ impl Book {
             return;
         }
         if let Ok(state) = record.transition.apply(history.state) {
-            (history.state, history.changed_at) = (state, record.at);
-            history.steps.push(record.transition);
+            history.step(record.transition, state, record.at);
             history.last = Some(this);
+            history.deadline = record.order.as_ref().and_then(|order| order.deadline).unwrap_or(history.deadline);
         }
     }
 
@@ -124,8 +156,22 @@ impl Book {
         self.histories.get(&key).map(|history| &history.id)
     }
 
+    fn history(&self, id: &str) -> Option<&History> {
+        self.histories.get(self.keys.get(id)?)
+    }
+
+    /// The state of an operation, and whether an attempt of it is under way.
+    pub(crate) fn state_in_flight(&self, id: &str) -> Option<(OperationState, bool)> {
+        let state = self.history(id)?.state;
+        Some((state, self.flights.iter().rev().any(|flight| *flight.id == *id && flight.ended.is_none())))
+    }
+
     /// An attempt begins; its place among the flights.
     pub(crate) fn took_off(&mut self, flight: Flight) -> usize {
+        let deadline = self.history(&flight.id).map(|history| history.deadline);
+        if let Some(deadline) = deadline.filter(|deadline| flight.started > *deadline) {
+            self.wrong.push(format!("{} was sent at {}, after its deadline {deadline}", flight.id, flight.started));
+        }
         self.flights.push(flight);
         self.flights.len() - 1
     }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use mailweir::upstream::Random;
 
+use crate::acts::Scenario;
 use crate::book::What;
 use crate::checks::check;
 use crate::mortal::{Fate, Plan, UnderWay};
 use crate::points::{self, number};
-use crate::scenarios::{self, Scenario};
+use crate::scenarios;
 use crate::shelf::Shelf;
 use crate::world::{Course, run};
 
@@ -53,7 +54,7 @@ fn trouble(scenario: &Scenario, seed: u64) -> Result<(), String> {
         downtime: Duration::from_secs(random.below(90)),
     };
     let run = run(scenario, &course, &Shelf::memory())?;
-    check(scenario, &run)
+    check(scenario, &run).map(drop)
 }
 
 #[test]

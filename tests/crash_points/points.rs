@@ -5,15 +5,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::acts::Scenario;
 use crate::book::What;
-use crate::checks::check;
+use crate::checks::{Executions, check};
 use crate::mortal::{Fate, Plan, UnderWay};
-use crate::scenarios::{self, Scenario};
+use crate::scenarios;
 use crate::shelf::Shelf;
+use crate::sights::{self, Sights};
 use crate::world::{Course, Run, run};
 
-/// Every how many points, unless said otherwise. All of them, 15,968, took 220 s of two cores that others kept busy.
-const STRIDE: usize = 5;
 /// Seeds per scenario: as many as there are kinds of commits, so that each scenario meets each.
 const SEEDS: u64 = 3;
 
@@ -63,17 +63,16 @@ impl Point {
             seed: self.seed,
             plan: Arc::new(Deaths { at: self.write, fate: self.fate, again_at }),
             under_way: if self.write.is_multiple_of(2) { UnderWay::Arrives } else { UnderWay::IsLost },
-            downtime: [Duration::ZERO, Duration::from_millis(700), Duration::from_secs(20), Duration::from_secs(90)]
-                [self.write / 2 % 4],
+            downtime: self.scenario.downtimes[self.write / 2 % 4],
         }
     }
 
     /// Dies there, and looks at what became of it.
-    pub(crate) fn run(&self) -> Result<Run, String> {
+    pub(crate) fn run(&self) -> Result<(Run, Executions), String> {
         self.run_on(&Shelf::memory())
     }
 
-    pub(crate) fn run_on(&self, shelf: &Shelf) -> Result<Run, String> {
+    pub(crate) fn run_on(&self, shelf: &Shelf) -> Result<(Run, Executions), String> {
         let named = |what: String| {
             format!(
                 "{self}: {what}\nreplay: MAILWEIR_CRASH_POINT={self} cargo test --features \"sqlite test-util\" --test \
@@ -84,8 +83,8 @@ impl Point {
         if run.lives < 2 {
             return Err(named("it did not die".to_owned()));
         }
-        check(&self.scenario, &run).map_err(named)?;
-        Ok(run)
+        let executions = check(&self.scenario, &run).map_err(named)?;
+        Ok((run, executions))
     }
 }
 
@@ -142,22 +141,26 @@ pub(crate) fn points(scenario: &Scenario, seed: u64, writes: usize) -> impl Iter
 pub(crate) fn enumerate(name: &str) {
     let scenario = scenario(name).unwrap_or_else(|| panic!("no scenario {name}"));
     // Odd, so that a stride meets both kinds of deaths, and another offset for each seed.
-    let stride = usize::try_from(number("MAILWEIR_CRASH_STRIDE").unwrap_or(STRIDE as u64)).expect("small").max(1) | 1;
+    let stride = number("MAILWEIR_CRASH_STRIDE").map(|stride| usize::try_from(stride).expect("small"));
+    let stride = stride.unwrap_or(scenario.stride).max(1) | 1;
     let seeds = number("MAILWEIR_CRASH_SEEDS").unwrap_or(SEEDS);
-    let (mut died, mut all, mut lives, mut repeated) = (0, 0, 0, 0);
+    let (mut died, mut all, mut lives, mut seen) = (0, 0, 0, Sights::new());
     for seed in 0..seeds {
         let writes = count(scenario, seed);
         all += 2 * writes.len();
         let offset = usize::try_from(seed).expect("small") % stride;
         for point in points(scenario, seed, writes.len()).skip(offset).step_by(stride) {
-            let run = point.run().unwrap_or_else(|what| panic!("{what}"));
+            let (run, executions) = point.run().unwrap_or_else(|what| panic!("{what}"));
             let until = point.write + 1;
             assert_eq!(run.book.writes[..until], writes[..until], "{point}: the same run until it dies");
             died += 1;
             lives += run.lives;
-            repeated += mailweir::upstream::check::counts(run.upstream.log().client()).duplicates;
+            sights::add(&mut seen, &run, &executions);
         }
     }
-    println!("{name}: {died} of {all} points, {lives} processes, {repeated} duplicates that the policy allows");
+    println!("{name}: {died} of {all} points, {lives} processes; {seen:?}");
     assert!(died > 0);
+    for sight in scenario.sees {
+        assert!(seen.get(sight).is_some_and(|times| *times > 0), "{name} is to show {sight:?}, and never did");
+    }
 }

@@ -16,85 +16,14 @@ use mailweir::upstream::{
     Algorithm, Block, Model, Profile, Random, Refusals, RetryAfterPolicy, Schedule, ScopeHeader, UpstreamLimit,
 };
 
-pub(crate) const NEWS: &str = "news@contoso.example";
+use crate::acts::{Act, Acts, MINUTE, NEWS, New, PERMIT, PLAIN, SECOND, Scenario};
+use crate::orders::{Verb, Word};
+use crate::people::{DAYS, ORDERED, POISONED, REMEMBERED, STOPPED};
+use crate::sights::Sight;
+
 const ALERTS: &str = "alerts@contoso.example";
-const MINUTE: Duration = Duration::from_secs(60);
 
-/// Something that a part of the program does.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    Submit(New),
-    SubmitMany(Vec<New>),
-    Cancel(Arc<str>),
-    Hold(HoldScope, Duration),
-    Resume(HoldScope),
-    /// Lifts a hold for so many first, which are watched for so long.
-    ResumeFirst(HoldScope, u32, Duration),
-    /// Sends by itself, with a permit.
-    Permit(Arc<str>),
-}
-
-/// A submission. Instants count from the start.
-#[derive(Clone, Debug)]
-pub(crate) struct New {
-    pub(crate) id: Arc<str>,
-    pub(crate) mailbox: Arc<str>,
-    pub(crate) lane: Lane,
-    pub(crate) campaign: Option<&'static str>,
-    pub(crate) not_before: Option<Duration>,
-    pub(crate) deadline: Option<Duration>,
-    /// Its admission key, with a cooldown of [`COOLDOWN`].
-    pub(crate) key: Option<Arc<str>>,
-}
-
-pub(crate) const COOLDOWN: Duration = Duration::from_secs(90);
-/// What the ids of sends with a permit begin with.
-pub(crate) const PERMIT: &str = "permit-";
-
-/// When each act begins, from the start.
-pub(crate) type Acts = Vec<(Duration, Act)>;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
-    /// What the upstream is.
-    pub(crate) model: fn(Timestamp, u64) -> Model,
-    pub(crate) config: fn() -> Config,
-    /// What the program does, by the seed.
-    pub(crate) acts: fn(&mut Random) -> Acts,
-    /// Whether the provider can be asked about an unknown.
-    pub(crate) looks_up: bool,
-    /// Refusals that are the provider's own doing: it was blocked at that instant.
-    pub(crate) is_blocked: fn(Timestamp) -> bool,
-}
-
-impl Scenario {
-    /// What the program does.
-    pub(crate) fn acts_of(&self, seed: u64) -> Acts {
-        (self.acts)(&mut Random::stream(seed, 0xAC75))
-    }
-
-    /// Admission keys, and the ids that were submitted under them.
-    pub(crate) fn keys(&self, seed: u64) -> Vec<(Arc<str>, Arc<str>)> {
-        let mut found = Vec::new();
-        for (_, act) in self.acts_of(seed) {
-            let submitted = match act {
-                Act::Submit(new) => vec![new],
-                Act::SubmitMany(several) => several,
-                _ => continue,
-            };
-            found.extend(submitted.into_iter().filter_map(|new| Some((new.key?, new.id))));
-        }
-        found
-    }
-
-    /// How long a commit takes: not at all, as in memory; a disk's sync; a disk in trouble.
-    pub(crate) fn commit(&self, seed: u64) -> Duration {
-        Duration::from_millis([0, 4, 150][(seed % 3) as usize])
-    }
-}
-
-pub(crate) const ALL: [Scenario; 11] = [
+pub(crate) const ALL: [Scenario; 16] = [
     CAMPAIGN,
     THROTTLED,
     UNKNOWNS,
@@ -106,6 +35,11 @@ pub(crate) const ALL: [Scenario; 11] = [
     WIDENED,
     PERMITS,
     CLICKS,
+    ORDERED,
+    STOPPED,
+    POISONED,
+    REMEMBERED,
+    DAYS,
 ];
 
 const CAMPAIGN: Scenario = Scenario {
@@ -118,8 +52,7 @@ const CAMPAIGN: Scenario = Scenario {
         acts.extend((0..25).map(|n| (spread(random, 240), Act::Submit(code("code", n)))));
         acts
     },
-    looks_up: true,
-    is_blocked: |_| false,
+    ..PLAIN
 };
 
 /// From second 30 to 55 and from 150 to 190.
@@ -144,12 +77,12 @@ const THROTTLED: Scenario = Scenario {
         acts.extend((0..25).map(|n| (spread(random, 200), Act::Submit(code("code", n)))));
         acts
     },
-    looks_up: true,
     is_blocked: |at| {
         BLOCKS
             .iter()
             .any(|(from, until)| after(crate::world::START, *from) <= at && at < after(crate::world::START, *until))
     },
+    ..PLAIN
 };
 
 const UNKNOWNS: Scenario = Scenario {
@@ -157,8 +90,7 @@ const UNKNOWNS: Scenario = Scenario {
     model: |_, _| faulty([UpstreamLimit::requests(30, MINUTE)]),
     config: || mailbox(&["30 requests / 1m"]),
     acts: mixed,
-    looks_up: true,
-    is_blocked: |_| false,
+    ..PLAIN
 };
 
 const NOBODY_TELLS: Scenario = Scenario { name: "nobody_tells", looks_up: false, ..UNKNOWNS };
@@ -174,17 +106,18 @@ const STEERED: Scenario = Scenario {
         }));
         let ids = |name: &'static str, count: u64| (0..count).map(move |n| Arc::from(format!("{name}-{n}")));
         let cancelled = ids("bulk", 60).step_by(3).chain(ids("code", 20).step_by(4)).chain(ids("later", 10).step_by(2));
-        acts.extend(cancelled.map(|id: Arc<str>| (spread(random, 180), Act::Cancel(id))));
-        let hold = |at, scope, lasts| (Duration::from_secs(at), Act::Hold(scope, Duration::from_secs(lasts)));
+        acts.extend(cancelled.map(|id: Arc<str>| (spread(random, 180), cancel(&id))));
+        acts.extend((20..28).map(|n| (at(10), Act::Midway(Word::about(&format!("bulk-{n}"), Verb::Cancel)))));
         acts.extend([
-            hold(20, HoldScope::Campaign(Arc::from("spring")), 40),
-            hold(70, HoldScope::Mailbox(Arc::from(NEWS)), 300),
-            (Duration::from_secs(95), Act::Resume(HoldScope::Mailbox(Arc::from(NEWS)))),
-            hold(100, HoldScope::Operation(Arc::from("bulk-59")), 60),
-            hold(140, HoldScope::All, 15),
+            hold(20, &HoldScope::Campaign(Arc::from("spring")), 40),
+            hold(70, &HoldScope::Mailbox(Arc::from(NEWS)), 300),
+            resume(95, &HoldScope::Mailbox(Arc::from(NEWS))),
+            hold(100, &HoldScope::Operation(Arc::from("bulk-59")), 60),
+            hold(140, &HoldScope::All, 15),
         ]);
         acts
     },
+    sees: &[Sight::CancelledMidway, Sight::HoldEnded],
     ..UNKNOWNS
 };
 
@@ -217,6 +150,7 @@ const DEADLINES: Scenario = Scenario {
         }
         acts
     },
+    sees: &[Sight::DeadlineMidway, Sight::DeadlineInDeadTime],
     ..UNKNOWNS
 };
 
@@ -256,9 +190,12 @@ const AT_LEAST_ONCE: Scenario = Scenario {
     acts: |random| {
         let mut acts = mixed(random);
         let ids = (0..60).step_by(2).map(|n| Arc::from(format!("bulk-{n}")));
-        acts.extend(ids.map(|id: Arc<str>| (spread(random, 240), Act::Cancel(id))));
+        acts.extend(ids.map(|id: Arc<str>| (spread(random, 240), cancel(&id))));
         acts
     },
+    // At once; late, but in time; so late that what was taken looks absent, and goes again.
+    shows_after: |seed| [Duration::ZERO, 45 * SECOND, 30 * MINUTE][(seed % 3) as usize],
+    sees: &[Sight::Found, Sight::Repeated, Sight::Doubled],
     ..UNKNOWNS
 };
 
@@ -276,10 +213,9 @@ const WIDENED: Scenario = Scenario {
         let mut acts = mixed(random);
         let (all, mailbox) = (HoldScope::All, HoldScope::Mailbox(Arc::from(NEWS)));
         let campaign = HoldScope::Campaign(Arc::from("spring"));
-        let at = Duration::from_secs;
-        let hold = |second, scope: &HoldScope, lasts| (at(second), Act::Hold(scope.clone(), at(lasts)));
-        let first =
-            |second, scope: &HoldScope, first, watch| (at(second), Act::ResumeFirst(scope.clone(), first, at(watch)));
+        let first = |second, scope: &HoldScope, first, watch| {
+            (at(second), Act::Order(Word::ResumeFirst(scope.clone(), first, at(watch))))
+        };
         acts.extend([
             hold(1, &campaign, 900),
             first(25, &campaign, 4, 20),
@@ -287,7 +223,7 @@ const WIDENED: Scenario = Scenario {
             first(100, &mailbox, 3, 300),
             hold(160, &mailbox, 600),
             first(170, &mailbox, 2, 300),
-            (at(200), Act::Resume(mailbox.clone())),
+            resume(200, &mailbox),
             hold(215, &all, 900),
             first(230, &all, 3, 15),
         ]);
@@ -324,27 +260,27 @@ fn after(start: Timestamp, seconds: u64) -> Timestamp {
     start.after(Duration::from_secs(seconds))
 }
 
-fn limits(texts: &[&str]) -> Vec<Limit> {
+pub(crate) fn limits(texts: &[&str]) -> Vec<Limit> {
     texts.iter().map(|text| text.parse().expect("a limit")).collect()
 }
 
-fn mailbox(texts: &[&str]) -> Config {
+pub(crate) fn mailbox(texts: &[&str]) -> Config {
     Config::default().mailbox_limits(limits(texts)).application_limits([])
 }
 
-fn percent(percent: u32) -> Schedule<Ratio> {
+pub(crate) fn percent(percent: u32) -> Schedule<Ratio> {
     Schedule::always(Ratio::percent(percent))
 }
 
 /// Every refusal counts.
-fn strict(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
+pub(crate) fn strict(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
     let mut model = Model::new(limits);
     model.refusals = Refusals::Counted;
     model
 }
 
 /// One request in three has some trouble.
-fn faulty(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
+pub(crate) fn faulty(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
     let mut model = strict(limits);
     model.faults.request_lost = percent(4);
     model.faults.cut_before_body = percent(4);
@@ -358,19 +294,36 @@ fn faulty(limits: impl IntoIterator<Item = UpstreamLimit>) -> Model {
     model
 }
 
-fn mixed(random: &mut Random) -> Acts {
+pub(crate) fn mixed(random: &mut Random) -> Acts {
     let mut acts = vec![(Duration::ZERO, Act::SubmitMany((0..20).map(|n| bulk("bulk", n)).collect()))];
     acts.extend((20..60).map(|n| (spread(random, 120), Act::Submit(bulk("bulk", n)))));
     acts.extend((0..20).map(|n| (spread(random, 180), Act::Submit(code("code", n)))));
     acts
 }
 
+/// So many seconds from the start, or long.
+pub(crate) const fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn cancel(id: &str) -> Act {
+    Act::Order(Word::about(id, Verb::Cancel))
+}
+
+pub(crate) fn hold(second: u64, scope: &HoldScope, lasts: u64) -> (Duration, Act) {
+    (at(second), Act::Order(Word::Hold(scope.clone(), at(lasts))))
+}
+
+pub(crate) fn resume(second: u64, scope: &HoldScope) -> (Duration, Act) {
+    (at(second), Act::Order(Word::Resume(scope.clone())))
+}
+
 /// An instant within the first `seconds`.
-fn spread(random: &mut Random, seconds: u64) -> Duration {
+pub(crate) fn spread(random: &mut Random, seconds: u64) -> Duration {
     Duration::from_micros(random.below(seconds * 1_000_000))
 }
 
-fn bulk(name: &str, n: u64) -> New {
+pub(crate) fn bulk(name: &str, n: u64) -> New {
     New {
         id: Arc::from(format!("{name}-{n}")),
         mailbox: Arc::from(NEWS),
@@ -382,6 +335,6 @@ fn bulk(name: &str, n: u64) -> New {
     }
 }
 
-fn code(name: &str, n: u64) -> New {
+pub(crate) fn code(name: &str, n: u64) -> New {
     New { lane: Lane::Foreground, campaign: None, ..bulk(name, n) }
 }

@@ -10,27 +10,23 @@ use std::time::Duration;
 
 use mailweir::clock::{Clock, TokioClock};
 use mailweir::engine::{OperationState, Timestamp};
-use mailweir::scheduler::{AskError, Order, OrderAnswer, Scheduler, SchedulerHandle};
+use mailweir::scheduler::{Scheduler, SchedulerHandle};
 use mailweir::store::{OperationQuery, OperationRecord, Store};
 use mailweir::transport::simulated::SimulatedTransport;
-use mailweir::transport::{Attempt, Transport, Verdict};
 use mailweir::upstream::Upstream;
-use mailweir::{Cost, Email, Lane, Outcome, Submission};
+use mailweir::{Email, Outcome, Submission};
 use tokio::task::JoinSet;
 
+use crate::acts::{Act, COOLDOWN, New, Scenario};
 use crate::book::Book;
+use crate::caller::Caller;
 use crate::mortal::{Fabric, Life, MortalStore, MortalTransport, Plan, UnderWay};
-use crate::scenarios::{Act, COOLDOWN, NEWS, New, Scenario};
+use crate::orders::Orders;
 use crate::shelf::Shelf;
+use crate::stands::stands;
 
 /// An instant that looks like today.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_764_500_000_000_000);
-/// When everything has to have ended.
-const END: Duration = Duration::from_secs(6 * 3_600);
-/// A caller whose call failed tries again after this.
-const AGAIN: Duration = Duration::from_secs(1);
-/// Who sends by itself waits this long for an answer, as the scheduler does.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Processes of one run, at most.
 const LIVES_MAX: usize = 8;
 
@@ -48,10 +44,8 @@ pub(crate) struct Course {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) taken_in: Vec<Arc<str>>,
-    pub(crate) cancelled: Vec<Arc<str>>,
-    /// Whose cancellation was to follow the end of the attempt, and when that was said.
-    pub(crate) requested: BTreeMap<Arc<str>, Timestamp>,
     pub(crate) outcomes: BTreeMap<Arc<str>, Outcome>,
+    pub(crate) orders: Orders,
 }
 
 /// A run that has ended.
@@ -59,6 +53,8 @@ pub(crate) struct Told {
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) lives: usize,
+    /// When processes died, and when the next ones began.
+    pub(crate) deaths: Vec<(Timestamp, Timestamp)>,
     pub(crate) book: Book,
     pub(crate) upstream: Upstream,
     pub(crate) rows: BTreeMap<Arc<str>, OperationRecord>,
@@ -84,7 +80,7 @@ pub(crate) fn email(mailbox: &str, id: &str) -> Email {
     Email::from_mime(mailbox, ["kim@example.org"], mime).expect("an email")
 }
 
-fn submission(new: &New) -> Submission {
+pub(crate) fn submission(new: &New) -> Submission {
     let mut submission = Submission::new(&*new.mailbox, email(&new.mailbox, &new.id)).operation_id(&*new.id);
     submission = submission.lane(new.lane);
     if let Some(campaign) = new.campaign {
@@ -130,10 +126,15 @@ enum End {
 
 impl World<'_> {
     async fn live(&self) -> Result<Run, String> {
+        let mut deaths = Vec::new();
         for lives in 1..=LIVES_MAX {
             match self.life().await? {
-                End::Done(rows) => return Ok(self.end(lives, rows)),
-                End::Died => tokio::time::sleep(self.course.downtime).await,
+                End::Done(rows) => return Ok(self.end(lives, deaths, rows)),
+                End::Died => {
+                    let died = self.clock.now();
+                    tokio::time::sleep(self.course.downtime).await;
+                    deaths.push((died, self.clock.now()));
+                }
             }
         }
         Err(format!("{LIVES_MAX} processes, and it has not ended"))
@@ -147,7 +148,7 @@ impl World<'_> {
         let store = Arc::new(store);
         let inner = SimulatedTransport::new(Arc::clone(&self.upstream), Arc::clone(&self.clock) as Arc<dyn Clock>);
         let inner = if self.scenario.looks_up { inner } else { inner.without_reconciliation() };
-        let inner = Arc::new(inner);
+        let inner = Arc::new(inner.visible_after((self.scenario.shows_after)(self.course.seed)));
         let transport = || MortalTransport {
             inner: Arc::clone(&inner),
             life: Arc::clone(&life),
@@ -164,7 +165,12 @@ impl World<'_> {
             started = builder.start_on_current_thread() => started.map_err(|error| format!("it does not start: {error}"))?,
             () = life.died() => return Ok(End::Died),
         };
-        let callers = self.callers(&scheduler.handle(), &life, &Arc::new(transport()));
+        let handle = scheduler.handle();
+        tokio::select! {
+            stands = stands(&self.told, &handle, &*self.clock) => stands?,
+            () = life.died() => return Ok(End::Died),
+        }
+        let callers = self.callers(&handle, &life, &Arc::new(transport()));
         let end = tokio::select! {
             () = life.died() => Ok(End::Died),
             ended = self.settled(&*store.inner) => ended.map(End::Done),
@@ -175,21 +181,28 @@ impl World<'_> {
 
     /// Those who have something left to do.
     fn callers(&self, handle: &SchedulerHandle, life: &Arc<Life>, transport: &Arc<MortalTransport>) -> JoinSet<()> {
-        let mut callers = JoinSet::new();
+        let (mut callers, mut in_turn) = (JoinSet::new(), Vec::new());
+        let caller = Caller {
+            handle: handle.clone(),
+            life: Arc::clone(life),
+            transport: Arc::clone(transport),
+            upstream: Arc::clone(&self.upstream),
+            told: Rc::clone(&self.told),
+            over: Rc::clone(&self.over),
+        };
         for (place, (at, act)) in self.acts.iter().enumerate() {
             if self.over.borrow()[place] {
                 continue;
             }
-            let (handle, life, transport) = (handle.clone(), Arc::clone(life), Arc::clone(transport));
-            let caller = Caller { handle, life, transport, told: Rc::clone(&self.told) };
-            let (over, act, wait) = (Rc::clone(&self.over), act.clone(), START.after(*at).since(self.clock.now()));
-            callers.spawn_local(async move {
-                tokio::time::sleep(wait).await;
-                if caller.does(&act).await {
-                    over.borrow_mut()[place] = true;
-                }
-            });
+            let what = (place, START.after(*at), act.clone());
+            if act.is_in_turn() {
+                in_turn.push(what);
+            } else {
+                callers.spawn_local(one_after_the_other(caller.clone(), Arc::clone(&self.clock), vec![what]));
+            }
         }
+        in_turn.sort_by_key(|(_, at, _)| *at);
+        callers.spawn_local(one_after_the_other(caller, Arc::clone(&self.clock), in_turn));
         callers
     }
 
@@ -197,7 +210,7 @@ impl World<'_> {
     async fn settled(&self, store: &dyn Store) -> Result<Vec<OperationRecord>, String> {
         let is_final = |place: usize| OperationState::ALL[place].is_final();
         let everything = || store.operations(OperationQuery { limit: usize::MAX, ..OperationQuery::default() });
-        while self.clock.now().since(START) < END {
+        while self.clock.now().since(START) < self.scenario.ends_by {
             let counts = store.counts().await.map_err(|error| error.to_string())?;
             let live: u64 = counts.iter().enumerate().filter(|(place, _)| !is_final(*place)).map(|(_, n)| n).sum();
             if live == 0 && self.over.borrow().iter().all(|over| *over) {
@@ -209,13 +222,15 @@ impl World<'_> {
         let acts: Vec<_> = self.acts.iter().zip(over).filter(|(_, over)| !over).map(|(act, _)| act).collect();
         let rows = everything().await.map_err(|error| error.to_string())?;
         let live: Vec<_> = rows.iter().filter(|row| !row.state.is_final()).take(3).collect();
-        Err(format!("after {END:?} it has not come to its end: {live:?}; callers still at work: {acts:?}"))
+        let ends_by = self.scenario.ends_by;
+        Err(format!("after {ends_by:?} it has not come to its end: {live:?}; callers still at work: {acts:?}"))
     }
 
-    fn end(&self, lives: usize, rows: Vec<OperationRecord>) -> Run {
+    fn end(&self, lives: usize, deaths: Vec<(Timestamp, Timestamp)>, rows: Vec<OperationRecord>) -> Run {
         Run {
             seed: self.course.seed,
             lives,
+            deaths,
             book: std::mem::take(&mut *self.fabric.book()),
             upstream: self.upstream.lock().expect("not poisoned").clone(),
             rows: rows.into_iter().map(|row| (Arc::clone(&row.id), row)).collect(),
@@ -224,102 +239,12 @@ impl World<'_> {
     }
 }
 
-/// One part of the program that uses the scheduler. What it hears after the death of its process it has not heard.
-struct Caller {
-    handle: SchedulerHandle,
-    life: Arc<Life>,
-    /// For those who send by themselves.
-    transport: Arc<MortalTransport>,
-    told: Rc<RefCell<Told>>,
-}
-
-impl Caller {
-    /// Does it until it is done; false when the process died meanwhile.
-    async fn does(&self, act: &Act) -> bool {
-        loop {
-            let done = match act {
-                Act::Submit(new) => self.submits(new).await,
-                Act::SubmitMany(several) => {
-                    let answers = self.handle.submit_many(several.iter().map(submission)).await;
-                    let mut done = true;
-                    for (answer, new) in answers.into_iter().zip(several) {
-                        done &= self.is_taken(new, answer);
-                    }
-                    done
-                }
-                Act::Cancel(id) => self.cancels(id).await,
-                Act::Hold(scope, lasts) => {
-                    self.handle.hold(scope.clone(), Order::new("a test").expires_in(*lasts)).await.is_ok()
-                }
-                Act::Resume(scope) => self.handle.resume(scope.clone(), Order::new("done")).await.is_ok(),
-                Act::ResumeFirst(scope, first, watch) => {
-                    let order = Order::new("a test").watch(*watch);
-                    let resumed = self.handle.resume_first(scope.clone(), *first, order).await;
-                    matches!(resumed, Ok(_) | Err(AskError::NoHold { .. }))
-                }
-                Act::Permit(id) => self.sends(id).await,
-            };
-            if self.life.is_dead() || done {
-                return !self.life.is_dead();
-            }
-            tokio::time::sleep(AGAIN).await;
+async fn one_after_the_other(caller: Caller, clock: Arc<TokioClock>, acts: Vec<(usize, Timestamp, Act)>) {
+    for (place, at, act) in acts {
+        tokio::time::sleep(at.since(clock.now())).await;
+        if !caller.does(&act).await {
+            return;
         }
-    }
-
-    /// Sends by itself what no operation is, under the limits that all of them share.
-    async fn sends(&self, id: &Arc<str>) -> bool {
-        let email = email(NEWS, id);
-        let cost = Cost::email(1, email.mime().len() as u64);
-        let Ok(permit) = self.handle.acquire(NEWS, cost, Lane::Background).await else { return false };
-        let (operation_id, mailbox) = (Arc::clone(id), Arc::from(NEWS));
-        let attempt = Attempt { operation_id, mailbox, lane: Lane::Background, number: 1, email, timeout: PATIENCE };
-        match tokio::time::timeout(PATIENCE, self.transport.send(attempt)).await {
-            Ok(answer) => permit.settle(answer),
-            Err(_) => permit.settle(Verdict::Unknown),
-        }
-        true
-    }
-
-    async fn submits(&self, new: &New) -> bool {
-        let answer = self.handle.submit(submission(new)).await;
-        self.is_taken(new, answer)
-    }
-
-    fn is_taken(&self, new: &New, answer: Result<mailweir::Ticket, mailweir::SubmitError>) -> bool {
-        if self.life.is_dead() {
-            return false;
-        }
-        let ticket = match answer {
-            Ok(ticket) => ticket,
-            // Its deadline passed while the process was down: nobody will send it, and nobody has it.
-            Err(error) => return matches!(error, mailweir::SubmitError::Invalid { .. }) && new.deadline.is_some(),
-        };
-        // Under an admission key it may be the operation of an earlier click.
-        let id = ticket.operation_id();
-        self.told.borrow_mut().taken_in.push(Arc::clone(&id));
-        let (life, told) = (Arc::clone(&self.life), Rc::clone(&self.told));
-        tokio::task::spawn_local(async move {
-            if let Ok(outcome) = ticket.outcome().await
-                && !life.is_dead()
-            {
-                told.borrow_mut().outcomes.insert(id, outcome);
-            }
-        });
-        true
-    }
-
-    async fn cancels(&self, id: &Arc<str>) -> bool {
-        let answer = self.handle.cancel(id, Order::new("a test")).await;
-        if self.life.is_dead() {
-            return false;
-        }
-        match answer {
-            Ok(OrderAnswer::Done { .. }) => self.told.borrow_mut().cancelled.push(Arc::clone(id)),
-            Ok(OrderAnswer::Requested { .. }) => {
-                self.told.borrow_mut().requested.insert(Arc::clone(id), self.transport.clock.now());
-            }
-            _ => {}
-        }
-        answer.is_ok()
+        caller.over.borrow_mut()[place] = true;
     }
 }

@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use mailweir::clock::SystemClock;
-use mailweir::engine::OperationState;
-use mailweir::store::SqliteStore;
+use mailweir::engine::{OperationState, Resolution};
+use mailweir::scheduler::Order;
+use mailweir::store::{OperationQuery, SqliteStore};
 use mailweir::transport::graph::{Credentials, GraphOptions, GraphTransport};
 use mailweir::upstream::http::ServerOptions;
 use mailweir::{Email, Lane, Scheduler, SchedulerHandle, Submission};
 
-use crate::{MAILBOXES, config, id};
+use crate::{MAILBOXES, Mode, config, id, number};
 
 const TEST: &str = "child::the_child_that_sends_until_it_is_killed";
 const FILE: &str = "MAILWEIR_TEST_OUTBOX";
 const UPSTREAM: &str = "MAILWEIR_TEST_UPSTREAM";
 const NUMBERS: &str = "MAILWEIR_TEST_NUMBERS";
 const ENDS: &str = "MAILWEIR_TEST_ENDS";
+const AGAIN: &str = "MAILWEIR_TEST_AT_LEAST_ONCE";
 /// Submissions under way at once.
 const SUBMITTERS: usize = 8;
 /// Longest life of a child that nobody kills: beyond it something hangs.
@@ -33,6 +35,7 @@ pub(crate) struct Task<'a> {
     pub(crate) upstream: &'a str,
     /// The operations to submit; those of earlier lives are in the file.
     pub(crate) numbers: Vec<u64>,
+    pub(crate) mode: Mode,
     /// Whether it ends by itself when everything has.
     pub(crate) ends: Ends,
 }
@@ -45,8 +48,17 @@ pub(crate) enum Ends {
 
 /// A line that says that operation `number` is kept.
 pub(crate) fn kept(line: &str) -> Option<u64> {
+    told("kept ", line)
+}
+
+/// A line that says that operation `number` was unknown, and is to be sent again.
+pub(crate) fn lost(line: &str) -> Option<u64> {
+    told("lost ", line)
+}
+
+fn told(word: &str, line: &str) -> Option<u64> {
     // A line that was cut off by the kill says nothing: its end is missing.
-    line.strip_prefix("kept ")?.strip_suffix('.')?.parse().ok()
+    line.strip_prefix(word)?.strip_suffix('.')?.parse().ok()
 }
 
 /// Starts one.
@@ -59,6 +71,9 @@ pub(crate) fn spawn(task: &Task<'_>) -> (Child, ChildStdout) {
         .env(UPSTREAM, task.upstream)
         .env(NUMBERS, numbers.join(" "))
         .stdout(Stdio::piped());
+    if task.mode == Mode::AtLeastOnce {
+        command.env(AGAIN, "yes");
+    }
     if task.ends == Ends::ByItself {
         command.env(ENDS, "yes");
     }
@@ -77,7 +92,8 @@ async fn the_child_that_sends_until_it_is_killed() {
 async fn live(file: PathBuf) {
     let numbers: Vec<u64> =
         std::env::var(NUMBERS).unwrap().split_whitespace().map(|number| number.parse().unwrap()).collect();
-    let scheduler = Scheduler::builder(config(), transport()).store(SqliteStore::open(file).unwrap());
+    let mode = if std::env::var_os(AGAIN).is_some() { Mode::AtLeastOnce } else { Mode::AtMostOnce };
+    let scheduler = Scheduler::builder(config(mode), transport()).store(SqliteStore::open(file).unwrap());
     let scheduler = scheduler.start().await.unwrap();
     let handle = scheduler.handle();
     // The harness has begun a line with the name of the test.
@@ -90,7 +106,7 @@ async fn live(file: PathBuf) {
     });
     futures::stream::iter(numbers).for_each_concurrent(SUBMITTERS, |number| submit(&handle, number)).await;
     let mut look = tokio::time::interval(LOOK_EVERY);
-    while !has_ended(&handle).await {
+    while !has_ended(&handle, mode).await {
         look.tick().await;
     }
     println!("done");
@@ -120,9 +136,22 @@ async fn submit(handle: &SchedulerHandle, number: u64) {
     println!("kept {number}.");
 }
 
-/// Whether every operation is final, or unknown.
-async fn has_ended(handle: &SchedulerHandle) -> bool {
+/// Says of every unknown that it is not there, although nobody has looked.
+async fn send_again(handle: &SchedulerHandle) {
+    let query = OperationQuery { state: Some(OperationState::Unknown), limit: 1_000, ..OperationQuery::default() };
+    for row in handle.operations(query).await.unwrap() {
+        println!("lost {}.", number(&row.id));
+        drop(handle.resolve(&row.id, Resolution::Absent, Order::new("it is not there")).await);
+    }
+}
+
+/// Whether every operation is final, or unknown and to stay so.
+async fn has_ended(handle: &SchedulerHandle, mode: Mode) -> bool {
+    if mode == Mode::AtLeastOnce {
+        send_again(handle).await;
+    }
+    let stays = |state| mode == Mode::AtMostOnce && state == OperationState::Unknown;
     let counts = handle.counts().await.unwrap();
     let states = OperationState::ALL.into_iter().zip(counts);
-    states.filter(|(state, _)| !state.is_final() && *state != OperationState::Unknown).all(|(_, count)| count == 0)
+    states.filter(|(state, _)| !state.is_final() && !stays(*state)).all(|(_, count)| count == 0)
 }

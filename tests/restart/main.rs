@@ -13,28 +13,46 @@ mod child;
 mod parent;
 mod poison;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mailweir::Config;
+use mailweir::engine::policy::DuplicatePolicy;
 use mailweir::upstream::{Latency, LogNormal, Model, Refusals, UpstreamLimit};
 
 /// The mailboxes, in turn. The first has half of everything, so that its own limit binds once the application's does not.
 pub(crate) const MAILBOXES: [&str; 4] =
     ["news@contoso.example", "alerts@contoso.example", "news@contoso.example", "noreply@contoso.example"];
-/// Long enough that a new process is up before the last one's window has passed.
-const WINDOW: Duration = Duration::from_secs(2);
-const MAILBOX_REQUESTS: u64 = 10;
-const APPLICATION_REQUESTS: u64 = 25;
+/// Long enough that a new process is up before the last one's window has passed; and one that outlasts many processes.
+const WINDOWS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+const MAILBOX_REQUESTS: [u64; 2] = [10, 24];
+const APPLICATION_REQUESTS: [u64; 2] = [25, 50];
+
+/// What becomes of an unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It stays unknown.
+    AtMostOnce,
+    /// Somebody says without a look that it is not there, and it is sent again.
+    AtLeastOnce,
+}
 
 /// The id of an operation, which is its `Message-ID` at the upstream too.
 pub(crate) fn id(number: u64) -> String {
     format!("<restart-{number}@contoso.example>")
 }
 
+/// The operation with an id.
+pub(crate) fn number(id: &str) -> u64 {
+    id.trim_start_matches("<restart-").trim_end_matches("@contoso.example>").parse().expect("one of ours")
+}
+
 /// What the upstream enforces.
-pub(crate) fn limits() -> [UpstreamLimit; 2] {
-    let application = UpstreamLimit::requests(APPLICATION_REQUESTS, WINDOW);
-    [UpstreamLimit::requests(MAILBOX_REQUESTS, WINDOW), application.at_scope(mailweir::engine::ScopeKind::Application)]
+pub(crate) fn limits() -> [UpstreamLimit; 4] {
+    let mailbox = |place: usize| UpstreamLimit::requests(MAILBOX_REQUESTS[place], WINDOWS[place]);
+    let application = |place: usize| UpstreamLimit::requests(APPLICATION_REQUESTS[place], WINDOWS[place]);
+    let application = |place| application(place).at_scope(mailweir::engine::ScopeKind::Application);
+    [mailbox(0), application(0), mailbox(1), application(1)]
 }
 
 /// The upstream: strict, and slow enough that a kill finds requests under way.
@@ -53,12 +71,20 @@ pub(crate) fn model() -> Model {
 }
 
 /// The same limits, as the scheduler is told.
-pub(crate) fn config() -> Config {
-    let seconds = WINDOW.as_secs();
-    let limit = |amount: u64| format!("{amount} requests / {seconds}s").parse().expect("a limit");
+pub(crate) fn config(mode: Mode) -> Config {
+    let limit = |amounts: [u64; 2], place: usize| {
+        format!("{} requests / {}s", amounts[place], WINDOWS[place].as_secs()).parse().expect("a limit")
+    };
+    let limits = |amounts| [limit(amounts, 0), limit(amounts, 1)];
     let mut config =
-        Config::default().mailbox_limits([limit(MAILBOX_REQUESTS)]).application_limits([limit(APPLICATION_REQUESTS)]);
-    config.mailbox.concurrency = std::num::NonZeroU32::new(3);
+        Config::default().mailbox_limits(limits(MAILBOX_REQUESTS)).application_limits(limits(APPLICATION_REQUESTS));
+    if mode == Mode::AtLeastOnce {
+        config.retry.duplicates = DuplicatePolicy::AtLeastOnce;
+        config.retry.backoff = Duration::from_millis(100);
+        // Every process here dies, and no mail is to blame.
+        config.retry.crashes_max = NonZeroU32::new(1_000).expect("not zero");
+    }
+    config.mailbox.concurrency = NonZeroU32::new(3);
     // What was under way at a kill keeps its charge for as long as it could still arrive.
     config.retry.attempt_timeout = Duration::from_secs(1);
     config.guard.request_deadline_max = Duration::from_millis(1_200);

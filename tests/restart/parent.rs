@@ -12,11 +12,12 @@ use mailweir::upstream::{Arrival, Random, Upstream, check};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::child::{Ends, Task, kept, spawn};
-use crate::{id, limits, model};
+use crate::child::{Ends, Task, kept, lost, spawn};
+use crate::{Mode, config, id, limits, model};
 
 /// Kills, unless the variable says how many.
 const KILLS: u64 = 10;
+const KILLS_AT_LEAST_ONCE: u64 = 6;
 const KILLS_VARIABLE: &str = "MAILWEIR_TEST_KILLS";
 const SEED_VARIABLE: &str = "MAILWEIR_TEST_SEED";
 /// Operations that the first life adds: more than the limits let through in many lives, so that each life would send at
@@ -38,22 +39,40 @@ struct Run {
     given: u64,
     /// Numbers that a child said were kept.
     kept: BTreeSet<u64>,
+    /// Numbers that a child said were unknown before it sent them again.
+    lost: BTreeSet<u64>,
+    mode: Mode,
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, mode: Mode) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let clock = SystemClock::new();
         let server = UpstreamServer::start(Upstream::new(model(), seed), move || clock.now());
         let server = runtime.block_on(server).unwrap();
         let (url, folder, random) = (server.url(), tempfile::tempdir().unwrap(), Random::stream(seed, 1));
-        Self { runtime, server, url, folder, random, given: BACKLOG, kept: BTreeSet::new() }
+        Self {
+            runtime,
+            server,
+            url,
+            folder,
+            random,
+            given: BACKLOG,
+            kept: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            mode,
+        }
     }
 
     fn task(&mut self, ends: Ends) -> Task<'_> {
         self.given += NEW;
         let numbers = (1..=self.given).filter(|number| !self.kept.contains(number)).collect();
-        Task { file: self.folder.path().join("outbox.db"), upstream: &self.url, numbers, ends }
+        Task { file: self.folder.path().join("outbox.db"), upstream: &self.url, numbers, mode: self.mode, ends }
+    }
+
+    fn hear(&mut self, line: &str) {
+        self.kept.extend(kept(line));
+        self.lost.extend(lost(line));
     }
 
     /// One life, killed at a random instant.
@@ -64,14 +83,14 @@ impl Run {
         assert!(lines.any(|line| line == "ready"), "the child ended before it began");
         for _ in 0..lines_max {
             let line = lines.next().expect("it lives until it is killed");
-            self.kept.extend(kept(&line));
+            self.hear(&line);
             if line == "done" {
                 break;
             }
         }
         child.kill().unwrap();
         // What it had said before it died counts.
-        self.kept.extend(lines.filter_map(|line| kept(&line)));
+        lines.for_each(|line| self.hear(&line));
         child.wait().unwrap();
     }
 
@@ -79,7 +98,7 @@ impl Run {
     fn last_life(&mut self) {
         let (mut child, out) = spawn(&self.task(Ends::ByItself));
         let lines: Vec<String> = BufReader::new(out).lines().map_while(Result::ok).collect();
-        self.kept.extend(lines.iter().filter_map(|line| kept(line)));
+        lines.iter().for_each(|line| self.hear(line));
         assert!(child.wait().unwrap().success() && lines.iter().any(|line| line == "done"), "it ended as it should");
         assert_eq!(self.kept.len() as u64, self.given, "whatever was submitted is kept by now");
     }
@@ -102,17 +121,17 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a whole number")))
 }
 
-#[test]
-fn killed_at_random_instants_it_loses_nothing_sends_nothing_twice_and_keeps_every_window() {
-    let kills = number(KILLS_VARIABLE).unwrap_or(KILLS);
+/// Kills a process again and again; what it printed, what its file knows and what arrived.
+fn kill(mode: Mode, kills: u64) {
+    let kills = number(KILLS_VARIABLE).unwrap_or(kills);
     let seed = number(SEED_VARIABLE).unwrap_or_else(|| SystemClock::new().now().as_micros());
-    println!("{SEED_VARIABLE}={seed} {KILLS_VARIABLE}={kills}");
-    let mut run = Run::new(seed);
+    println!("{SEED_VARIABLE}={seed} {KILLS_VARIABLE}={kills} {mode:?}");
+    let mut run = Run::new(seed, mode);
     for _ in 0..kills {
         run.life();
     }
     run.last_life();
-    let given = run.given;
+    let (given, lost) = (run.given, run.lost.clone());
     let (rows, recovery, log) = run.end();
 
     let executions = check::executions(&log);
@@ -120,10 +139,15 @@ fn killed_at_random_instants_it_loses_nothing_sends_nothing_twice_and_keeps_ever
     for number in 1..=given {
         let row = rows.get(&id(number)).unwrap_or_else(|| panic!("operation {number} was kept and is gone"));
         let times = executions.get(&*row.id).copied().unwrap_or(0);
-        match row.state {
-            OperationState::Accepted => assert_eq!(times, 1, "operation {number} is accepted"),
-            OperationState::Unknown => assert!(times <= 1, "operation {number} was taken {times} times"),
-            other => panic!("operation {number} is {other}: nothing but a kill came between it and its end"),
+        match (mode, row.state) {
+            (Mode::AtMostOnce, OperationState::Accepted) => assert_eq!(times, 1, "operation {number} is accepted"),
+            (Mode::AtMostOnce, OperationState::Unknown) => assert!(times <= 1, "{number} was taken {times} times"),
+            (Mode::AtLeastOnce, OperationState::Accepted) => {
+                assert!(times >= 1, "operation {number} is accepted");
+                assert!(times == 1 || lost.contains(&number), "{number} was never unknown, and taken {times} times");
+                assert!(times <= u64::from(row.attempts) + 1, "{number} was taken {times} times: {row:?}");
+            }
+            (_, other) => panic!("operation {number} is {other}: nothing but a kill came between it and its end"),
         }
         *states.entry(row.state).or_default() += 1;
     }
@@ -131,15 +155,29 @@ fn killed_at_random_instants_it_loses_nothing_sends_nothing_twice_and_keeps_ever
     assert_no_more_than_was_written_ahead(&rows, &recovery, &log);
 
     let counts = check::counts(&log);
-    assert_eq!((counts.duplicates, counts.refused), (0, 0), "{counts:?}");
+    assert_eq!(counts.refused, 0, "{counts:?}");
+    assert!(mode == Mode::AtLeastOnce || counts.duplicates == 0, "{counts:?}");
     let most = limits().map(|limit| (check::max_in_window(&log, &limit), limit.amount));
     for (most, amount) in most {
         assert!(most <= amount, "{most} in a window of {amount}");
     }
-    println!("{kills} kills, {given} operations: {states:?}; {counts:?}; most in a window {most:?}");
+    println!(
+        "{kills} kills, {given} operations, {} lost: {states:?}; {counts:?}; most in a window {most:?}",
+        lost.len()
+    );
     let unknown = states.get(&OperationState::Unknown).copied().unwrap_or(0);
     assert!(unknown < given / 2, "a kill makes unknown what was under way, not the rest");
     assert!(most.iter().all(|(most, amount)| most * 3 >= amount * 2), "the limits were felt: {most:?}");
+}
+
+#[test]
+fn killed_at_random_instants_it_loses_nothing_sends_nothing_twice_and_keeps_every_window() {
+    kill(Mode::AtMostOnce, KILLS);
+}
+
+#[test]
+fn killed_at_random_instants_under_at_least_once_it_sends_twice_only_what_was_unknown() {
+    kill(Mode::AtLeastOnce, KILLS_AT_LEAST_ONCE);
 }
 
 /// Each arrival has an attempt row of its own, and no operation has two live attempts.
@@ -154,9 +192,14 @@ fn assert_no_more_than_was_written_ahead(
         let row = rows.get(&**key).unwrap_or_else(|| panic!("{key} arrived and is not in the file"));
         assert!(arrived <= row.rows, "{key} arrived {arrived} times with {} attempt rows", row.rows);
     }
-    let mut live = BTreeMap::new();
+    // One whose end nobody knows is live until its deadline.
+    let mut open = BTreeMap::<_, Vec<Timestamp>>::new();
     for attempt in recovery.attempts.iter().filter(|attempt| attempt.finished_at.is_none()) {
-        *live.entry(attempt.key).or_insert(0) += 1;
+        open.entry(attempt.key).or_default().push(attempt.claimed_at);
     }
-    assert!(live.values().all(|attempts| *attempts == 1), "{live:?}");
+    let deadline = config(Mode::AtLeastOnce).guard.request_deadline_max;
+    for (key, mut claims) in open {
+        claims.sort_unstable();
+        assert!(claims.windows(2).all(|pair| pair[1].since(pair[0]) >= deadline), "{key:?}: {claims:?}");
+    }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Faults {
     pub(crate) insert: Option<StoreError>,
     /// Operations are stored, and the answer says this. Once.
     pub(crate) inserted: Option<StoreError>,
+    /// Calls that begin now are answered this late.
+    pub(crate) late: Option<Duration>,
     /// Notes are not kept.
     pub(crate) keep: Option<StoreError>,
     /// Claims are not written. Once.
@@ -73,13 +75,14 @@ impl Faulty {
         failed: Option<StoreError>,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
+        let late = self.faults().late.unwrap_or(self.late);
         Box::pin(async move {
             let answer = match failed {
                 Some(error) => Err(error),
                 None => call.await,
             };
-            if !self.late.is_zero() {
-                tokio::time::sleep(self.late).await;
+            if !late.is_zero() {
+                tokio::time::sleep(late).await;
             }
             answer
         })

@@ -8,6 +8,7 @@ mod aside;
 mod away;
 mod callers;
 mod charges;
+mod closed;
 #[cfg(feature = "sqlite")]
 mod damaged;
 mod deadly;

@@ -9,7 +9,7 @@ use super::Membership;
 use crate::actor::holds::{HoldFacts, HoldScope, TripFacts};
 use crate::actor::journal::guard;
 use crate::actor::reply::Reply;
-use crate::actor::shared::SharedItem;
+use crate::actor::shared_item::SharedItem;
 use crate::actor::world::World;
 use crate::clock::Clock;
 use crate::engine::Scope;

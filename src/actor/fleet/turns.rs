@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Membership;
 use crate::actor::journal::guard;
 use crate::actor::kept;
-use crate::actor::shared::SharedItem;
+use crate::actor::shared_item::SharedItem;
 use crate::actor::world::World;
 use crate::clock::Clock;
 use crate::engine::shared::{Ballot, Input as SharedInput};

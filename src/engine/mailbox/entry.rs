@@ -56,6 +56,8 @@ pub(super) struct More {
     pub(super) maybe_sent_at: Option<Timestamp>,
     /// Whether an attempt may have been accepted before a person let it go on.
     pub(super) was_in_doubt: bool,
+    /// Until when an attempt of an earlier life may still be on its way.
+    pub(super) live_until: Option<Timestamp>,
     /// When the look-up of an unknown that is not answered yet was asked for.
     pub(super) asked_at: Option<Timestamp>,
 }
@@ -69,6 +71,7 @@ impl More {
         throttled: None,
         maybe_sent_at: None,
         was_in_doubt: false,
+        live_until: None,
         asked_at: None,
     };
 }

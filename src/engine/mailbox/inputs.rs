@@ -263,6 +263,11 @@ impl Mailbox {
         {
             record.provider_id.clone_from(provider_id);
         }
+        self.leave_table(now, key, outcome);
+    }
+
+    /// Tells how it ended, and forgets it.
+    pub(super) fn leave_table(&mut self, now: Timestamp, key: OperationKey, outcome: Outcome) {
         let tell_by = self.table.get(key).map_or(now, |entry| entry.deadline);
         self.effects.push_back(Effect::Outcome { key, outcome, tell_by });
         self.table.remove(key);

@@ -81,7 +81,7 @@ impl PastAttempt {
 }
 
 /// An instant that was named at `said_at`, where the clock was set back since: as far ahead as it was then.
-fn rebased(now: Timestamp, said_at: Timestamp, at: Timestamp) -> Timestamp {
+pub(super) fn rebased(now: Timestamp, said_at: Timestamp, at: Timestamp) -> Timestamp {
     if said_at > now { now.after(at.since(said_at)) } else { at }
 }
 
@@ -148,6 +148,14 @@ impl Mailbox {
                 entry.set_status(answer.status);
             }
             return self.accepted(now, key, Transition::Accept, answer.provider_id);
+        }
+        if matches!(restored.state, OperationState::Attempting | OperationState::Unknown) {
+            // Nobody heard how it ended. Until its deadline it is live, and a person is no reason for two (O2).
+            let live_until = restored.changed_at.after(self.policy.guard.request_deadline_max);
+            let live_until = rebased(now, restored.changed_at, live_until);
+            if let Some(entry) = self.table.get_mut(key).filter(|_| live_until > now) {
+                entry.more_mut().live_until = Some(live_until);
+            }
         }
         if self.is_poison(restored.crashes) {
             return self.set_aside(now, key, QuarantineCause::Poison);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Step, Wish};
+use super::restore::rebased;
 use super::table::End;
 use super::{Effect, Mailbox, Outcome, RestoredOperation};
 use crate::engine::event::Event;
@@ -69,9 +70,10 @@ impl Mailbox {
             self.record(now, key, transition, None);
             return self.never_send(now, key);
         }
-        let lane = entry.lane;
+        let (lane, live_until) = (entry.lane, entry.more().live_until);
         self.tell_of(Event::OperationQuarantined { key, lane, cause });
-        self.end(now, key, transition, Outcome::Quarantined);
+        self.record(now, key, transition, live_until.filter(|until| *until > now));
+        self.leave_table(now, key, Outcome::Quarantined);
     }
 
     /// Tells at once: after the outcome, the shell no longer knows whose operation it was.
@@ -95,12 +97,14 @@ impl Mailbox {
         }
     }
 
-    /// Back into its lane, behind what waits there. Ask [`Mailbox::check`] before.
+    /// Back into its lane, behind what waits there, once no earlier attempt can be on its way. Ask [`Mailbox::check`] before.
     pub(super) fn release(&mut self, now: Timestamp, restored: RestoredOperation) {
         let attempts_max = self.policy.retry.attempts_max.get();
         let mut restored = restored;
         restored.operation.attempts = restored.operation.attempts.min(attempts_max.saturating_sub(1));
-        let (lane, not_before) = (restored.operation.lane, restored.operation.not_before);
+        let lane = restored.operation.lane;
+        let live_until = restored.next_at.map(|until| rebased(now, restored.changed_at, until));
+        let not_before = restored.operation.not_before.max(live_until.unwrap_or(Timestamp::EPOCH));
         let Some(key) = self.take_up(&restored) else { return };
         if let Some(entry) = self.table.get_mut(key) {
             entry.apply(Transition::Release);

@@ -132,7 +132,9 @@ impl Mailbox {
             (more.maybe_sent_at, more.was_in_doubt) = (None, false);
         }
         let attempts = Transition::Repeat.attempts_after(entry.attempts());
-        let at = now.after(backoff(policy, entry.id_hash, attempts));
+        // A person may say so while an earlier life's attempt is still on its way: two at once are one too many (O2).
+        let live_until = entry.more().live_until.unwrap_or(now);
+        let at = now.after(backoff(policy, entry.id_hash, attempts)).max(live_until);
         let cause = match attempts >= policy.attempts_max.get() {
             true => Some(ExhaustCause::Attempts),
             false => (at >= entry.deadline).then_some(ExhaustCause::Deadline),

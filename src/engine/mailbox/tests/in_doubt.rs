@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::engine::mailbox::RestoredOperation;
-use crate::engine::policy::DuplicatePolicy;
+use crate::engine::policy::{DuplicatePolicy, GuardPolicy};
 
 fn at_least_once() -> MailboxPolicy {
     let mut policy = policy(&["50 requests / 1h"], 4);
@@ -101,5 +101,44 @@ fn what_a_person_gives_up_for_good_says_what_it_was_set_aside_with() {
         };
         rig.input(Input::Discard(Box::new(restored)));
         assert_eq!(rig.outcome(1), Some(&Outcome::Cancelled { maybe_sent }));
+    }
+}
+
+#[test]
+fn what_a_process_died_with_is_not_sent_again_by_a_person_while_its_attempt_may_be_on_its_way() {
+    let live_until = at(5).after(GuardPolicy::default().request_deadline_max);
+    for (state, crashes) in
+        [(OperationState::Attempting, 3), (OperationState::Attempting, 0), (OperationState::Unknown, 0)]
+    {
+        let mut rig = Rig::new(policy(&["30 requests / 1m"], 4));
+        let restored = RestoredOperation {
+            operation: rig.operation(1, Lane::Foreground),
+            state,
+            next_at: None,
+            rows: 1,
+            changed_at: at(5),
+            maybe_sent: false,
+            crashes,
+            requested: None,
+            accepted: None,
+        };
+        rig.now = at(10);
+        rig.mailbox.restore(rig.now, vec![restored.clone()], &[]);
+        if crashes == 0 {
+            rig.mailbox.handle(rig.now, Input::Quarantine { key: OperationKey(1) });
+        }
+        let records = std::iter::from_fn(|| rig.mailbox.poll_effect()).filter_map(|effect| match effect {
+            Effect::Record(record) => Some(record),
+            _ => None,
+        });
+        let set_aside = records.last().expect("it was set aside");
+        assert_eq!((set_aside.state, set_aside.next_at), (OperationState::Quarantined, Some(live_until)), "{state}");
+        let (state, maybe_sent) = (set_aside.state, set_aside.maybe_sent);
+        let next_at = set_aside.next_at;
+        rig.input(Input::Release(Box::new(RestoredOperation { state, next_at, maybe_sent, ..restored })));
+        rig.run_until(live_until.before(Duration::from_millis(1)));
+        assert!(rig.sent.is_empty(), "one at a time");
+        rig.run_until(live_until.after(Duration::from_secs(1)));
+        assert_eq!(rig.sent.len(), 1);
     }
 }
