@@ -13,7 +13,7 @@
 //!
 //! Run with `cargo bench --features sqlite --bench store`. `MAILWEIR_BENCH_FOLDER` names another disk than that of
 //! the temporary folder, `MAILWEIR_BENCH_TURNS` another number of turns, `MAILWEIR_BENCH_CELL` one cell alone, such as
-//! `1024x128`. Ratios come first, then criterion's figures.
+//! `1024x128`. Ratios come first, then criterion's figures, unless `-- --ratios` asks for the former alone.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -336,7 +336,8 @@ fn main() {
         return;
     }
     ratios();
-    if std::env::var_os("MAILWEIR_BENCH_CELL").is_none() {
+    let only_ratios = std::env::args().any(|argument| argument == "--ratios");
+    if !only_ratios && std::env::var_os("MAILWEIR_BENCH_CELL").is_none() {
         criterion_figures();
     }
 }

@@ -106,6 +106,11 @@ fn the_actors_come_to_the_same_figures_twice_and_to_about_those_of_the_engines()
         assert!((done(&engines) / done(&actors) - 1.0).abs() < 0.01, "{name}: {} {}", done(&engines), done(&actors));
         let p99 = |facts: &Value| facts["foreground"]["wait_p99_s"].as_f64().expect("a number");
         assert!((p99(&engines) - p99(&actors)).abs() < 1.0, "{name}: {} {}", p99(&engines), p99(&actors));
+        // What the engines would have asked of a store is what the actors ask, but for what they read.
+        for cost in ["store_calls_per_operation", "store_transactions_per_operation"] {
+            let (alone, whole) = (engines[cost].as_f64().expect("a number"), actors[cost].as_f64().expect("a number"));
+            assert!((1.0..5.0).contains(&whole) && (alone / whole - 1.0).abs() < 0.1, "{name}: {cost} {alone} {whole}");
+        }
         assert_eq!(actors["sound"], true, "{name}: {actors}");
     }
 }

@@ -10,8 +10,10 @@
 //!
 //! Nanoseconds depend on the machine and its mood; instructions do not. `cargo bench --bench engine` measures the
 //! former, `scripts/bench-callgrind` the latter: it runs one case a fixed number of times (`-- --fixed CASE COUNT`)
-//! under callgrind, twice, and divides the difference, so neither start-up nor warm-up is in the figure.
+//! under callgrind, twice, and divides the difference, so neither start-up nor warm-up is in the figure. `-- --rates`
+//! prints decisions a second of processor time.
 
+mod rates;
 mod replay;
 
 use std::hint::black_box;
@@ -161,6 +163,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(at) = arguments.iter().position(|argument| argument == "--fixed") {
         return fixed(&arguments[at + 1..]);
+    }
+    if arguments.iter().any(|argument| argument == "--rates") {
+        return rates::print();
     }
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(500))

@@ -9,6 +9,7 @@ use mailweir::engine::{Lane, Limit, Ratio, Timestamp};
 use mailweir::simulation::{Load, World};
 use mailweir::upstream::{Job, Model, Profile, Random, RetryAfterPolicy, Upstream, UpstreamLimit, check, optimum};
 
+use crate::known::once;
 use crate::worst::{Gate, Good, Worst};
 use crate::{PAIRS, SEEDS, TWO, limit};
 
@@ -44,11 +45,16 @@ pub(crate) fn connections(limit: &Limit) -> u32 {
     u32::try_from(in_a_second).unwrap_or(64).clamp(4, 64)
 }
 
+/// What a campaign came to.
+#[derive(Clone, Copy)]
 struct Run {
-    world: World,
-    jobs: Vec<Job>,
-    best: Duration,
-    makespan: Option<Duration>,
+    refused: f64,
+    /// The optimum's time over its own; 0 for one that did not end.
+    ratio: f64,
+    people_p99: f64,
+    wakes: f64,
+    store_calls: f64,
+    commits: f64,
 }
 
 /// A campaign of `count` under `limits`, and `size` people at once every `gap`.
@@ -84,12 +90,7 @@ fn campaign(profile: Profile, limits: &[Limit], count: u64, people: (Duration, u
         world.submit(job.at, &Load::new(job.lane));
     }
     world.run_to_end(start.after(slowest * 4 + Duration::from_secs(600)));
-    let best = optimum(&upstream_limits, &jobs);
-    let of_background = jobs.iter().zip(best.accepted_at).filter(|(job, _)| job.lane == Lane::Background);
-    let best = of_background.filter_map(|(_, at)| at).max().unwrap_or(start).since(start);
-    let ends = world.ended().iter().filter(|ended| ended.lane == Lane::Background);
-    let makespan = (world.pending() == 0).then(|| ends.map(|it| it.ended_at).max().unwrap_or(start).since(start));
-    Run { world, jobs, best, makespan }
+    Run::of(&world, &jobs, &upstream_limits)
 }
 
 /// Windows that `count` needs, rounded up.
@@ -98,42 +99,54 @@ fn times(count: u64, amount: u64) -> u32 {
 }
 
 impl Run {
-    fn ratio(&self) -> f64 {
-        self.makespan.map_or(0.0, |makespan| self.best.as_secs_f64() / makespan.as_secs_f64().max(1e-9))
-    }
-
-    fn people_p99(&self) -> f64 {
-        let people = self.world.ended().iter().filter(|ended| ended.lane == Lane::Foreground);
+    fn of(world: &World, jobs: &[Job], limits: &[UpstreamLimit]) -> Self {
+        let start = world.start();
+        let best = optimum(limits, jobs);
+        let of_background = jobs.iter().zip(best.accepted_at).filter(|(job, _)| job.lane == Lane::Background);
+        let best = of_background.filter_map(|(_, at)| at).max().unwrap_or(start).since(start);
+        let ends = world.ended().iter().filter(|ended| ended.lane == Lane::Background);
+        let makespan = (world.pending() == 0).then(|| ends.map(|it| it.ended_at).max().unwrap_or(start).since(start));
+        let people = world.ended().iter().filter(|ended| ended.lane == Lane::Foreground);
         let mut waits: Vec<_> = people.map(|ended| ended.ended_at.since(ended.submitted_at)).collect();
         waits.sort_unstable();
-        waits.get((waits.len() * 99).div_ceil(100).saturating_sub(1)).map_or(0.0, Duration::as_secs_f64)
-    }
-
-    fn wakes(&self) -> f64 {
-        figure(self.world.wakes()) / figure(self.jobs.len() as u64)
+        let p99 = waits.get((waits.len() * 99).div_ceil(100).saturating_sub(1));
+        let each = |count: u64| figure(count) / figure(jobs.len() as u64);
+        Self {
+            refused: refused(world),
+            ratio: makespan.map_or(0.0, |makespan| best.as_secs_f64() / makespan.as_secs_f64().max(1e-9)),
+            people_p99: p99.map_or(0.0, Duration::as_secs_f64),
+            wakes: each(world.wakes()),
+            store_calls: each(world.store_use().calls),
+            commits: each(world.store_use().transactions),
+        }
     }
 }
 
-/// Windows that the specification's figures are meant for, or the shorter ones.
+/// Windows that the specification's figures are meant for, the shorter ones, and amounts that no tenth can be taken of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Windows {
     Usual,
     Short,
+    Few,
 }
 
 fn pairs(windows: Windows) -> impl Iterator<Item = Limit> {
-    let fit = move |pair: &(u64, u64)| pair.0 >= 10 && (pair.1 >= 60) == (windows == Windows::Usual);
-    PAIRS.into_iter().filter(fit).map(limit)
+    let kind = |(amount, seconds): (u64, u64)| match (amount >= 10, seconds >= 60) {
+        (false, _) => Windows::Few,
+        (true, true) => Windows::Usual,
+        (true, false) => Windows::Short,
+    };
+    PAIRS.into_iter().filter(move |pair| kind(*pair) == windows).map(limit)
 }
 
-/// As S0: a campaign of 20/3 windows, people at a fifteenth of the rate. Amounts that a tenth can be taken of.
+/// As S0: a campaign of 20/3 windows, people at a fifteenth of the rate.
 fn singles(profile: Profile, windows: Windows, good: Good, figure_of: fn(&Run) -> f64) -> Worst {
     let mut worst = Worst::new(good);
-    for limit in pairs(windows).filter(|limit| limit.amount() <= 1_000) {
+    for limit in pairs(windows) {
         let gap = limit.window() * 15 / u32::try_from(limit.amount()).expect("small");
         for seed in 0..SEEDS {
-            let run = campaign(profile, &[limit], limit.amount() * 20 / 3, (gap, 1), seed);
-            worst.see(figure_of(&run), &limit);
+            let run = || campaign(profile, &[limit], limit.amount() * 20 / 3, (gap, 1), seed);
+            worst.see(figure_of(&once((profile, "single", limit.to_string(), seed), run)), &limit);
         }
     }
     worst
@@ -147,9 +160,10 @@ fn doubles(profile: Profile, good: Good, figure_of: fn(&Run) -> f64) -> Worst {
         let [short, long] = limits;
         let size = (long.amount() / 80).clamp(1, short.amount() / 10);
         let people = (long.window() / 4, usize::try_from(size).expect("small"));
+        let name = format!("{short} and {long}");
         for seed in 0..SEEDS {
-            let run = campaign(profile, &limits, long.amount() * 13 / 4, people, seed);
-            worst.see(figure_of(&run), &format!("{short} and {long}"));
+            let run = || campaign(profile, &limits, long.amount() * 13 / 4, people, seed);
+            worst.see(figure_of(&once((profile, "double", name.clone(), seed), run)), &name);
         }
     }
     worst
@@ -180,37 +194,51 @@ fn refusals(profile: Profile) -> Worst {
     for limit in PAIRS.map(limit) {
         let gap = limit.window() * 4 / u32::try_from(limit.amount()).expect("small");
         let run = campaign(profile, &[limit], limit.amount() * 3, (gap, 1), 7);
-        worst.see(refused(&run.world), &limit);
+        worst.see(run.refused, &limit);
     }
-    worst.worse(doubles(profile, Good::AtMost, |run| refused(&run.world)))
+    worst.worse(doubles(profile, Good::AtMost, |run| run.refused))
 }
 
 pub(crate) fn gates() -> Vec<Gate> {
     use Good::{AtLeast, AtMost};
-    use Windows::{Short, Usual};
+    use Windows::{Few, Short, Usual};
     let gate = |name, target, bound, good, unit, judge| Gate { name, target, bound, good, unit, judge };
     vec![
         gate("G1 429s, nothing injected", "0", 0.0, AtMost, "", refusals),
         gate("G2 a campaign: ratio to the optimum", "0.84 on A", 0.84, AtLeast, "", |profile| {
             // What a known phase or the depth of a bucket is worth, the specification leaves.
-            singles(profile, Usual, AtLeast, Run::ratio).judged(profile == Profile::A)
+            singles(profile, Usual, AtLeast, |run| run.ratio).judged(profile == Profile::A)
         }),
-        gate("the same, windows of 1 s and 10 s", "–", 0.0, AtLeast, "", |profile| {
-            singles(profile, Short, AtLeast, Run::ratio)
+        gate("the same, windows below a minute", "–", 0.0, AtLeast, "", |profile| {
+            singles(profile, Short, AtLeast, |run| run.ratio)
+        }),
+        gate("the same, 1 a second and 5 a minute", "–", 0.0, AtLeast, "", |profile| {
+            singles(profile, Few, AtLeast, |run| run.ratio)
         }),
         gate("G3 a campaign under two windows: ratio", "0.94 on A and B", 0.94, AtLeast, "", |profile| {
-            doubles(profile, AtLeast, Run::ratio).judged(matches!(profile, Profile::A | Profile::B))
+            doubles(profile, AtLeast, |run| run.ratio).judged(matches!(profile, Profile::A | Profile::B))
         }),
         gate("G4 background alone, part of N/W", "0.89", 0.89, AtLeast, "", |profile| {
             steady(profile, Usual, Ratio::percent(10))
         }),
         gate("G4 the same without a reserve", "0.99", 0.99, AtLeast, "", |profile| steady(profile, Usual, Ratio::ZERO)),
-        gate("the same, windows of 1 s and 10 s", "–", 0.0, AtLeast, "", |profile| {
+        gate("the same, windows below a minute", "–", 0.0, AtLeast, "", |profile| {
             steady(profile, Short, Ratio::ZERO)
         }),
-        gate("G5 people's p99 beside G3", "1.5 s", 1.5, AtMost, " s", |profile| {
-            doubles(profile, AtMost, Run::people_p99)
+        gate("the same, 1 a second and 5 a minute", "–", 0.0, AtLeast, "", |profile| {
+            steady(profile, Few, Ratio::ZERO)
         }),
-        gate("G12 wake-ups per message", "3", 3.0, AtMost, "", |profile| singles(profile, Usual, AtMost, Run::wakes)),
+        gate("G5 people's p99 beside G3", "1.5 s", 1.5, AtMost, " s", |profile| {
+            doubles(profile, AtMost, |run| run.people_p99)
+        }),
+        gate("G12 wake-ups per message", "3", 3.0, AtMost, "", |profile| {
+            singles(profile, Usual, AtMost, |run| run.wakes)
+        }),
+        gate("calls of the store per message", "–", f64::INFINITY, AtMost, "", |profile| {
+            singles(profile, Usual, AtMost, |run| run.store_calls)
+        }),
+        gate("durable transactions per message", "–", f64::INFINITY, AtMost, "", |profile| {
+            singles(profile, Usual, AtMost, |run| run.commits)
+        }),
     ]
 }

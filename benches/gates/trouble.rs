@@ -8,33 +8,40 @@ use mailweir::simulation::{Load, START, World};
 use mailweir::upstream::{Block, Model, Profile, RetryAfterPolicy, Schedule, Upstream};
 
 use crate::campaigns::{accepted, connections, figure, model, policy, refused};
+use crate::known::once;
 use crate::worst::{Gate, Good, Worst};
 use crate::{PAIRS, SEEDS, limit};
 
 /// Spans from the start to the trouble.
 const BEFORE: u32 = 10;
 
-/// Windows of ten seconds to a minute, where the specification's minutes are meant, or longer ones.
+/// Windows of ten seconds to a minute, where the specification's minutes are meant, longer ones, a second, or a second of which
+/// half is a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Windows {
+pub(crate) enum Windows {
     Usual,
     Long,
+    Second,
+    Fast,
 }
 
-fn pairs(windows: Windows) -> impl Iterator<Item = Limit> {
-    let fit = move |pair: &(u64, u64)| {
-        pair.0 >= 10 && (10..=3_600).contains(&pair.1) && (pair.1 <= 60) == (windows == Windows::Usual)
+pub(crate) fn pairs(windows: Windows) -> impl Iterator<Item = Limit> {
+    let fit = move |pair: &(u64, u64)| match windows {
+        Windows::Usual => pair.0 >= 10 && (10..=60).contains(&pair.1),
+        Windows::Long => pair.0 >= 10 && (61..=3_600).contains(&pair.1),
+        Windows::Second => pair.1 == 1,
+        Windows::Fast => pair.0 >= 10 && pair.1 == 1,
     };
     PAIRS.into_iter().filter(fit).map(limit)
 }
 
 /// What a minute is here: a minute, or a window where that is longer.
-fn span(limit: Limit) -> Duration {
+pub(crate) fn span(limit: Limit) -> Duration {
     limit.window().max(Duration::from_secs(60))
 }
 
 /// What N/W comes to in one of them.
-fn in_a_span(limit: Limit) -> f64 {
+pub(crate) fn in_a_span(limit: Limit) -> f64 {
     figure(limit.amount()) * span(limit).as_secs_f64() / limit.window().as_secs_f64()
 }
 
@@ -54,6 +61,7 @@ fn at(limit: Limit, windows: u32) -> Timestamp {
     START.after(span(limit) * windows)
 }
 
+#[derive(Clone, Copy)]
 struct Halved {
     refused: f64,
     during: f64,
@@ -80,6 +88,7 @@ fn halved(profile: Profile, limit: Limit, seed: u64) -> Halved {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Blocked {
     refused: f64,
     first: f64,
@@ -99,6 +108,7 @@ fn blocked(profile: Profile, limit: Limit, seed: u64, hint: RetryAfterPolicy) ->
     Blocked { refused: refused(&world), first }
 }
 
+#[derive(Clone, Copy)]
 struct Burned {
     refused: f64,
     after: f64,
@@ -116,6 +126,7 @@ fn burned(profile: Profile, limit: Limit, seed: u64) -> Burned {
     Burned { refused: refused(&world), after }
 }
 
+#[derive(Clone, Copy)]
 struct BrownOut {
     refused: f64,
     after: f64,
@@ -138,14 +149,42 @@ fn brown_out(profile: Profile, limit: Limit, seed: u64) -> BrownOut {
     BrownOut { refused: refused(&world), after: accepted(&world, Lane::Background, settled, end) / windows / before }
 }
 
-fn over<T>(windows: Windows, good: Good, run: impl Fn(Limit, u64) -> T, figure_of: fn(&T) -> f64) -> Worst {
+fn over<T: Copy + 'static>(
+    (profile, windows, good): (Profile, Windows, Good),
+    what: &'static str,
+    run: impl Fn(Limit, u64) -> T,
+    figure_of: fn(&T) -> f64,
+) -> Worst {
     let mut worst = Worst::new(good);
     for limit in pairs(windows) {
         for seed in 0..SEEDS {
-            worst.see(figure_of(&run(limit, seed)), &limit);
+            let found = once((profile, what, limit.to_string(), seed), || run(limit, seed));
+            worst.see(figure_of(&found), &limit);
         }
     }
     worst
+}
+
+fn cut(profile: Profile, windows: Windows, good: Good, figure_of: fn(&Halved) -> f64) -> Worst {
+    over((profile, windows, good), "halved", |limit, seed| halved(profile, limit, seed), figure_of)
+}
+
+fn block(profile: Profile, windows: Windows, figure_of: fn(&Blocked) -> f64) -> Worst {
+    let run = |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::Exact);
+    over((profile, windows, Good::AtMost), "blocked", run, figure_of)
+}
+
+fn block_unsaid(profile: Profile, windows: Windows, figure_of: fn(&Blocked) -> f64) -> Worst {
+    let run = |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::None);
+    over((profile, windows, Good::AtMost), "blocked, unsaid", run, figure_of)
+}
+
+fn burn(profile: Profile, windows: Windows, good: Good, figure_of: fn(&Burned) -> f64) -> Worst {
+    over((profile, windows, good), "burned", |limit, seed| burned(profile, limit, seed), figure_of)
+}
+
+fn half_fails(profile: Profile, windows: Windows, good: Good, figure_of: fn(&BrownOut) -> f64) -> Worst {
+    over((profile, windows, good), "brown-out", |limit, seed| brown_out(profile, limit, seed), figure_of)
 }
 
 pub(crate) fn gates() -> Vec<Gate> {
@@ -157,63 +196,78 @@ pub(crate) fn gates() -> Vec<Gate> {
 
 fn cuts() -> Vec<Gate> {
     use Good::{AtLeast, AtMost};
-    use Windows::{Long, Usual};
+    use Windows::{Fast, Long, Usual};
     let gate = |name, target, bound, good, unit, judge| Gate { name, target, bound, good, unit, judge };
     vec![
         gate("G6 the limit halves for 20 min: 429s", "5", 5.0, AtMost, "", |profile| {
-            over(Usual, AtMost, |limit, seed| halved(profile, limit, seed), |it| it.refused)
+            cut(profile, Usual, AtMost, |it| it.refused)
         }),
         gate("G6 part of the reduced rate meanwhile", "0.65", 0.65, AtLeast, "", |profile| {
-            over(Usual, AtLeast, |limit, seed| halved(profile, limit, seed), |it| it.during)
+            cut(profile, Usual, AtLeast, |it| it.during)
         }),
         gate("G6 90 % of the rate back after", "5 min", 5.0, AtMost, " min", |profile| {
-            over(Usual, AtMost, |limit, seed| halved(profile, limit, seed), |it| it.back)
+            cut(profile, Usual, AtMost, |it| it.back)
         }),
         gate("windows of 5 min to 1 h, halved for 20 W: 429s", "–", f64::INFINITY, AtMost, "", |profile| {
-            over(Long, AtMost, |limit, seed| halved(profile, limit, seed), |it| it.refused)
+            cut(profile, Long, AtMost, |it| it.refused)
         }),
         gate("the same, part of the reduced rate", "–", 0.0, AtLeast, "", |profile| {
-            over(Long, AtLeast, |limit, seed| halved(profile, limit, seed), |it| it.during)
+            cut(profile, Long, AtLeast, |it| it.during)
+        }),
+        gate("14 a second, halved for 20 min: 429s", "–", f64::INFINITY, AtMost, "", |profile| {
+            cut(profile, Fast, AtMost, |it| it.refused)
+        }),
+        gate("the same, part of the reduced rate", "–", 0.0, AtLeast, "", |profile| {
+            cut(profile, Fast, AtLeast, |it| it.during)
         }),
     ]
 }
 
 fn blocks() -> Vec<Gate> {
     use Good::AtMost;
-    use Windows::Usual;
+    use Windows::{Second, Usual};
     let gate = |name, target, bound, good, unit, judge| Gate { name, target, bound, good, unit, judge };
     vec![
         gate("G7 a hard block for 10 min, with Retry-After: 429s", "12", 12.0, AtMost, "", |profile| {
-            over(Usual, AtMost, |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::Exact), |it| it.refused)
+            block(profile, Usual, |it| it.refused)
         }),
         gate("G7 first success after it, with Retry-After", "40 s", 40.0, AtMost, " s", |profile| {
-            over(Usual, AtMost, |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::Exact), |it| it.first)
+            block(profile, Usual, |it| it.first)
         }),
         gate("G7 without Retry-After: 429s", "8", 8.0, AtMost, "", |profile| {
-            over(Usual, AtMost, |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::None), |it| it.refused)
+            block_unsaid(profile, Usual, |it| it.refused)
         }),
         gate("G7 first success after it, without", "151 s", 151.0, AtMost, " s", |profile| {
-            over(Usual, AtMost, |limit, seed| blocked(profile, limit, seed, RetryAfterPolicy::None), |it| it.first)
+            block_unsaid(profile, Usual, |it| it.first)
+        }),
+        gate("1 and 14 a second, blocked, with Retry-After: 429s", "–", f64::INFINITY, AtMost, "", |profile| {
+            block(profile, Second, |it| it.refused)
         }),
     ]
 }
 
 fn others() -> Vec<Gate> {
     use Good::{AtLeast, AtMost};
-    use Windows::Usual;
+    use Windows::{Second, Usual};
     let gate = |name, target, bound, good, unit, judge| Gate { name, target, bound, good, unit, judge };
     vec![
         gate("G8 a window is spent by another client: 429s", "2", 2.0, AtMost, "", |profile| {
-            over(Usual, AtMost, |limit, seed| burned(profile, limit, seed), |it| it.refused)
+            burn(profile, Usual, AtMost, |it| it.refused)
         }),
         gate("G8 part of N/W over the next 30 min", "0.83", 0.83, AtLeast, "", |profile| {
-            over(Usual, AtLeast, |limit, seed| burned(profile, limit, seed), |it| it.after)
+            burn(profile, Usual, AtLeast, |it| it.after)
+        }),
+        gate("1 and 14 a second, spent: 429s", "–", f64::INFINITY, AtMost, "", |profile| {
+            burn(profile, Second, AtMost, |it| it.refused)
         }),
         gate("G11 a brown-out of half the answers: 429s", "0", 0.0, AtMost, "", |profile| {
-            over(Usual, AtMost, |limit, seed| brown_out(profile, limit, seed), |it| it.refused)
+            half_fails(profile, Usual, AtMost, |it| it.refused)
         }),
         gate("G11 rate after it, rate before = 1", "0.98", 0.98, AtLeast, "", |profile| {
-            over(Usual, AtLeast, |limit, seed| brown_out(profile, limit, seed), |it| it.after)
+            half_fails(profile, Usual, AtLeast, |it| it.after)
+        }),
+        gate("the same, 1 and 14 a second", "–", 0.0, AtLeast, "", |profile| {
+            half_fails(profile, Second, AtLeast, |it| it.after)
         }),
     ]
 }

@@ -1,5 +1,7 @@
 //! The worst figure of a gate, and where it was.
 
+use std::collections::BTreeMap;
+
 use mailweir::upstream::Profile;
 
 /// Which side of the target is good.
@@ -20,6 +22,16 @@ pub(crate) struct Gate {
     pub(crate) judge: fn(Profile) -> Worst,
 }
 
+impl Gate {
+    /// A figure with its unit.
+    pub(crate) fn figure(&self, value: f64) -> String {
+        match value.fract() == 0.0 {
+            true => format!("{value:.0}{}", self.unit),
+            false => format!("{value:.2}{}", self.unit),
+        }
+    }
+}
+
 /// The worst of many figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Worst {
@@ -27,24 +39,23 @@ pub(crate) struct Worst {
     good: Good,
     /// The specification sets a target on this profile.
     judged: bool,
-    /// The pair it was seen with.
-    pub(crate) at: String,
+    /// Every pair that was looked at, with the worst figure it was seen with.
+    pairs: BTreeMap<String, f64>,
 }
 
 impl Worst {
     pub(crate) fn new(good: Good) -> Self {
-        Self { value: None, good, judged: true, at: String::new() }
+        Self { value: None, good, judged: true, pairs: BTreeMap::new() }
     }
 
     pub(crate) fn see(&mut self, value: f64, at: &dyn std::fmt::Display) {
-        let worse = self.value.is_none_or(|worst| match self.good {
-            Good::AtLeast => value < worst,
-            Good::AtMost => value > worst,
-        });
-        if worse {
-            self.value = Some(value);
-            self.at = at.to_string();
-        }
+        let good = self.good;
+        let worse = |known: f64| match good {
+            Good::AtLeast => value.min(known),
+            Good::AtMost => value.max(known),
+        };
+        self.value = Some(self.value.map_or(value, worse));
+        self.pairs.entry(at.to_string()).and_modify(|known| *known = worse(*known)).or_insert(value);
     }
 
     /// Held to the target only where the specification sets one.
@@ -54,31 +65,36 @@ impl Worst {
 
     /// The worse of two.
     pub(crate) fn worse(mut self, other: Self) -> Self {
-        if let Some(value) = other.value {
-            self.see(value, &other.at);
-        }
+        other.pairs.iter().for_each(|(at, value)| self.see(*value, at));
         self
     }
 
-    pub(crate) fn met(&self, gate: &Gate) -> bool {
-        !self.judged
-            || self.value.is_none_or(|value| match gate.good {
-                Good::AtLeast => value >= gate.bound,
-                Good::AtMost => value <= gate.bound,
-            })
+    pub(crate) fn value(&self) -> Option<f64> {
+        self.value
     }
 
-    pub(crate) fn figure(&self, gate: &Gate) -> String {
-        match self.value {
-            None => "–".to_owned(),
-            Some(value) if value.fract() == 0.0 => format!("{value:.0}{}", gate.unit),
-            Some(value) => format!("{value:.2}{}", gate.unit),
-        }
+    /// How many pairs were looked at.
+    pub(crate) fn pairs(&self) -> usize {
+        self.pairs.len()
+    }
+
+    pub(crate) fn met(&self, gate: &Gate) -> bool {
+        self.missed(gate).is_empty()
+    }
+
+    /// The pairs that miss the gate, with their figures.
+    pub(crate) fn missed(&self, gate: &Gate) -> Vec<(String, f64)> {
+        let is_missed = |value: f64| match gate.good {
+            Good::AtLeast => value < gate.bound,
+            Good::AtMost => value > gate.bound,
+        };
+        let all = self.pairs.iter().filter(|(_, value)| self.judged && is_missed(**value));
+        all.map(|(at, value)| (at.clone(), *value)).collect()
     }
 
     /// The cell: the figure, and bold where the gate is missed.
     pub(crate) fn shown(&self, gate: &Gate) -> String {
-        let figure = self.figure(gate);
+        let figure = self.value.map_or_else(|| "–".to_owned(), |value| gate.figure(value));
         if self.met(gate) { figure } else { format!("**{figure}**") }
     }
 }

@@ -8,7 +8,7 @@ use mailweir::engine::{Lane, Timestamp};
 use mailweir::upstream::{ArrivalRequest, Delivery, Job, Profile, RetryAfter, Upstream};
 
 use crate::policy::{Heard, Peer, Policy, Setup};
-use crate::report::Cell;
+use crate::report::{Cell, Overhead};
 use crate::scenario::{self, START, Scenario};
 
 /// A client gives an answer up after this.
@@ -37,7 +37,7 @@ struct Arena<'a> {
     left: usize,
 }
 
-pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, peer: &Peer) -> Cell {
+pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, peer: &Peer, redis: &str) -> Cell {
     let jobs: Rc<[Job]> = scenario.jobs(seed).into();
     let mut numbers = BTreeMap::new();
     let mailbox_of: Vec<usize> = jobs
@@ -55,6 +55,7 @@ pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, peer: &Peer)
         mailbox_of: mailbox_of.clone().into(),
         jobs: Rc::clone(&jobs),
         seed,
+        redis: redis.to_owned(),
     };
     let mut arena = Arena {
         mailbox_of,
@@ -77,8 +78,9 @@ pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, peer: &Peer)
         arena.put(START.after(after), Happening::Burn);
     }
     arena.go(START.after(scenario.cut_off), scenario);
-    let Arena { jobs, ended, upstream, wakes, .. } = arena;
-    Cell::read(scenario, profile, seed, &jobs, &ended, &upstream, wakes)
+    let Arena { jobs, ended, upstream, wakes, policy, .. } = arena;
+    let cost = Overhead { wakes, store_calls: policy.asked(), transactions: 0 };
+    Cell::read(scenario, profile, seed, (&jobs, &ended), &upstream, cost)
 }
 
 impl Arena<'_> {

@@ -9,7 +9,7 @@ use mailweir::engine::policy::{LanesMode, MailboxPolicy, ScopePolicy};
 use mailweir::simulation::{Load, World};
 use mailweir::upstream::{Profile, Upstream};
 
-use crate::report::Cell;
+use crate::report::{Cell, Overhead};
 use crate::scenario::{self, START, Scenario};
 
 pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, mode: LanesMode) -> Cell {
@@ -45,5 +45,7 @@ pub(crate) fn run(scenario: &Scenario, profile: Profile, seed: u64, mode: LanesM
             ended[keys[&end.key]] = Some(end.ended_at);
         }
     }
-    Cell::read(scenario, profile, seed, &jobs, &ended, world.upstream(), world.wakes())
+    let store = world.store_use();
+    let cost = Overhead { wakes: world.wakes(), store_calls: store.calls, transactions: store.transactions };
+    Cell::read(scenario, profile, seed, (&jobs, &ended), world.upstream(), cost)
 }

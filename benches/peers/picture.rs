@@ -1,7 +1,9 @@
-//! One picture per scenario: who is done when, how long people wait, and how much is refused, on profile A.
+//! One picture per scenario: who is done when, how long people wait, and how much is refused, on one profile.
 //!
 //! Bars on a shared scale per column, so that they can be compared with the eye; waits and refusals are drawn by their
 //! logarithm, for they differ by factors of thousands.
+
+use mailweir::upstream::Profile;
 
 use crate::report::Row;
 
@@ -28,10 +30,10 @@ struct Column {
     label: fn(&Row) -> String,
 }
 
-fn columns() -> [Column; 3] {
+fn columns(has_optimum: bool) -> [Column; 3] {
     [
         Column {
-            head: "share of the optimum",
+            head: if has_optimum { "share of the optimum" } else { "taken by the cut-off" },
             length: Row::goodput,
             label: |row| format!("{:.0} %", row.goodput() * 100.0),
         },
@@ -61,17 +63,17 @@ fn escaped(text: &str) -> String {
     text.replace('*', "").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-pub(crate) fn draw(title: &str, rows: &[Row]) -> String {
+pub(crate) fn draw(title: &str, profile: Profile, rows: &[Row]) -> String {
     let lines = f64::from(u32::try_from(rows.len()).unwrap_or(0));
     let height = TOP + LINE * lines + BOTTOM;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          role=\"img\"><style>{STYLE}</style><rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-         <text class=\"ink title\" x=\"16\" y=\"28\">{}, profile A</text>\n",
+         <text class=\"ink title\" x=\"16\" y=\"28\">{}, profile {profile:?}</text>\n",
         escaped(title)
     );
     let width = (WIDTH - NAMES - 16.0) / 3.0;
-    for (number, column) in columns().iter().enumerate() {
+    for (number, column) in columns(rows.iter().any(Row::has_optimum)).iter().enumerate() {
         let left = NAMES + width * f64::from(u32::try_from(number).unwrap_or(0));
         out.push_str(&format!("<text class=\"quiet\" x=\"{left:.0}\" y=\"60\">{}</text>\n", column.head));
         for (line, row) in (0_u32..).zip(rows) {

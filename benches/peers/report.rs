@@ -8,6 +8,15 @@ use mailweir::upstream::{Job, Profile, Upstream, check, optimum};
 use crate::arena::is_foreground;
 use crate::scenario::{START, Scenario};
 
+/// What a run cost beside its sends.
+#[derive(Clone, Copy)]
+pub(crate) struct Overhead {
+    pub(crate) wakes: u64,
+    pub(crate) store_calls: u64,
+    /// Those that have to be durable together.
+    pub(crate) transactions: u64,
+}
+
 /// One run.
 pub(crate) struct Cell {
     jobs: usize,
@@ -24,7 +33,7 @@ pub(crate) struct Cell {
     waits: Vec<Duration>,
     /// Longest time without one acceptance while background was waiting.
     stall: Duration,
-    wakes: u64,
+    cost: Overhead,
 }
 
 impl Cell {
@@ -32,10 +41,9 @@ impl Cell {
         scenario: &Scenario,
         profile: Profile,
         seed: u64,
-        jobs: &[Job],
-        ended: &[Option<Timestamp>],
+        (jobs, ended): (&[Job], &[Option<Timestamp>]),
         upstream: &Upstream,
-        wakes: u64,
+        cost: Overhead,
     ) -> Self {
         let background = || jobs.iter().zip(ended).filter(|(job, _)| !is_foreground(job));
         let all = background().all(|(_, end)| end.is_some());
@@ -57,7 +65,7 @@ impl Cell {
             duplicates: counts.duplicates,
             waits,
             stall: stall(upstream, until),
-            wakes,
+            cost,
         }
     }
 }
@@ -102,6 +110,8 @@ pub(crate) struct Row {
     worst: f64,
     stall: f64,
     wakes: f64,
+    store_calls: f64,
+    transactions: f64,
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -133,7 +143,9 @@ impl Row {
             p99: of(|cell| quantile(&cell.waits, 99)),
             worst: of(|cell| quantile(&cell.waits, 100)),
             stall: of(|cell| cell.stall.as_secs_f64()),
-            wakes: of(|cell| cell.wakes as f64 / (cell.done.max(1)) as f64),
+            wakes: of(|cell| cell.cost.wakes as f64 / (cell.done.max(1)) as f64),
+            store_calls: of(|cell| cell.cost.store_calls as f64 / (cell.done.max(1)) as f64),
+            transactions: of(|cell| cell.cost.transactions as f64 / (cell.done.max(1)) as f64),
         }
     }
 
@@ -142,7 +154,8 @@ impl Row {
         format!(
             "{{\"scenario\":{scenario:?},\"profile\":\"{profile:?}\",\"policy\":{:?},\"finished\":{},\"done_share\":{},\
              \"makespan_s\":{},\"ratio\":{},\"refused\":{},\"sends_per_accepted\":{},\"duplicates\":{},\
-             \"fg_p50_s\":{},\"fg_p99_s\":{},\"fg_max_s\":{},\"stall_s\":{},\"wakes_per_message\":{}}}",
+             \"fg_p50_s\":{},\"fg_p99_s\":{},\"fg_max_s\":{},\"stall_s\":{},\"wakes_per_message\":{},\
+             \"store_calls_per_message\":{},\"transactions_per_message\":{}}}",
             self.name.replace('*', ""),
             number(self.finished),
             number(self.done_share),
@@ -156,7 +169,36 @@ impl Row {
             number(self.worst),
             number(self.stall),
             number(self.wakes),
+            number(self.store_calls),
+            number(self.transactions),
         )
+    }
+
+    /// Whether a clairvoyant was asked; with many mailboxes none is.
+    pub(crate) fn has_optimum(&self) -> bool {
+        self.best > 0.0
+    }
+
+    /// When it was done, if it was.
+    pub(crate) fn done_at(&self) -> Option<f64> {
+        (self.finished >= 1.0).then_some(self.makespan)
+    }
+
+    pub(crate) fn done_share(&self) -> f64 {
+        self.done_share
+    }
+
+    pub(crate) fn refused(&self) -> f64 {
+        self.refused
+    }
+
+    /// When it was done and its part of the optimum, or what part it did by the cut-off.
+    pub(crate) fn done_text(&self) -> String {
+        match (self.finished >= 1.0, self.ratio > 0.0) {
+            (true, true) => format!("{}, {:.2}", span(self.makespan), self.ratio),
+            (true, false) => span(self.makespan),
+            (false, _) => format!("{:.0} %", self.done_share * 100.0),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -190,14 +232,18 @@ impl Row {
         self.refused / self.done.max(1.0)
     }
 
+    /// Calls of a store and durable transactions for each email.
+    fn store_text(&self) -> String {
+        match (self.store_calls > 0.0, self.transactions > 0.0) {
+            (false, _) => "–".to_owned(),
+            (true, false) => format!("{:.1}", self.store_calls),
+            (true, true) => format!("{:.1} in {:.1}", self.store_calls, self.transactions),
+        }
+    }
+
     /// One cell: done, ratio, refusals, people's p99.
     fn cell(&self) -> String {
-        let done = match (self.finished >= 1.0, self.ratio > 0.0) {
-            (true, true) => format!("{}, {:.2}", span(self.makespan), self.ratio),
-            (true, false) => span(self.makespan),
-            (false, _) => format!("{:.0} %", self.done_share * 100.0),
-        };
-        format!("{done}; {:.0}; {}", self.refused, span(self.p99))
+        format!("{}; {:.0}; {}", self.done_text(), self.refused, span(self.p99))
     }
 }
 
@@ -213,13 +259,17 @@ fn span(seconds: f64) -> String {
 /// One table for all profiles, and what is alike in them below it.
 pub(crate) fn table(profiles: &[(Profile, Vec<Row>)]) -> String {
     let heads: Vec<String> = profiles.iter().map(|(profile, _)| format!("{profile:?}")).collect();
-    let mut out = format!("| policy | {} | sends per accepted, wake-ups per message, on A |\n", heads.join(" | "));
+    let mut out = format!(
+        "| policy | {} | on A, for each email: sends; wake-ups; store calls (in durable transactions) |\n",
+        heads.join(" | ")
+    );
     out.push_str(&format!("|---|{}---|\n", "---|".repeat(profiles.len())));
     let first = profiles.first().map_or(&[][..], |(_, rows)| rows.as_slice());
     for (number, row) in first.iter().enumerate() {
         let cells = profiles.iter().filter_map(|(_, rows)| rows.get(number)).map(Row::cell);
         let cells = cells.collect::<Vec<_>>().join(" | ");
-        out.push_str(&format!("| {} | {cells} | {:.2}, {:.1} |\n", row.name, row.sends_per_accepted, row.wakes));
+        let (sends, wakes, store) = (row.sends_per_accepted, row.wakes, row.store_text());
+        out.push_str(&format!("| {} | {cells} | {sends:.2}; {wakes:.1}; {store} |\n", row.name));
     }
     out
 }

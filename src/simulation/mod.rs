@@ -6,6 +6,7 @@
 
 mod agenda;
 mod clock;
+mod cost;
 mod interference;
 mod load;
 mod outbox;
@@ -21,6 +22,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use clock::Step;
+pub use cost::StoreUse;
+#[cfg(feature = "test-util")]
+pub(crate) use cost::{Comes, Commits};
 pub use load::Load;
 pub use outbox::KeepOutbox;
 pub use played::{Planned, PlannedBurn, Played};
@@ -29,6 +33,7 @@ pub use store::StoreFaults;
 
 use self::agenda::{Agenda, Happening, Place};
 use self::clock::Wall;
+use self::cost::Tally;
 use self::interference::Told;
 use self::load::Traced;
 use self::outbox::Outbox;
@@ -85,7 +90,7 @@ pub struct World {
     keep_events: KeepEvents,
     order: Vec<(usize, Lane, OperationKey)>,
     decisions: u64,
-    wakes: u64,
+    tally: Tally,
     transitions: Vec<(OperationKey, Transition)>,
     changes: Vec<Change>,
     burns: Vec<(Arc<str>, Option<Arc<str>>, Cost)>,
@@ -176,7 +181,7 @@ impl World {
             keep_events: KeepEvents::No,
             order: Vec::new(),
             decisions: 0,
-            wakes: 0,
+            tally: Tally::default(),
             transitions: Vec::new(),
             changes: Vec::new(),
             burns: Vec::new(),
@@ -292,12 +297,6 @@ impl World {
     #[must_use]
     pub fn order(&self) -> &[(usize, Lane, OperationKey)] {
         &self.order
-    }
-
-    /// How often a timer woke an engine.
-    #[must_use]
-    pub fn wakes(&self) -> u64 {
-        self.wakes
     }
 
     /// The transitions of every operation so far, those of its submission left out. Gathers them anew.

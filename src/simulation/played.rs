@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agenda::Happening;
+use super::cost::{StoreUse, Tally};
 use super::scenario::Scenario;
 use super::{Ended, World, place_of};
 use crate::engine::mailbox::Outcome;
@@ -65,6 +66,8 @@ pub struct Played {
     pub sends: Vec<(OperationKey, u32)>,
     /// How often a timer woke somebody.
     pub wakes: u64,
+    /// What was asked of the store.
+    pub store: StoreUse,
 }
 
 impl World {
@@ -101,7 +104,7 @@ impl World {
     /// The world as it is after its plan was carried out elsewhere: nothing is to come.
     #[must_use]
     pub fn played(mut self, played: Played) -> Self {
-        let Played { now, upstream, ended, events, transitions, sends, wakes } = played;
+        let Played { now, upstream, ended, events, transitions, sends, wakes, store } = played;
         self.agenda = super::Agenda::default();
         for (key, attempt) in sends {
             let Some(traced) = self.traced.get_mut(place_of(key)) else { continue };
@@ -119,7 +122,7 @@ impl World {
             self.ended.push(Ended { key, mailbox, lane, submitted_at, ended_at: at, outcome });
         }
         (self.now, self.upstream, self.events) = (now, upstream, events);
-        (self.transitions, self.wakes) = (transitions, wakes);
+        (self.transitions, self.tally) = (transitions, Tally::of(wakes, store));
         self
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agenda::{Happening, Place};
+use super::cost::{Comes, Write};
 use super::{Ended, LookUps, World};
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::operation::Transition;
@@ -107,7 +108,7 @@ impl World {
 
     /// An engine names no instant twice, so none is woken twice in one.
     fn woken(&mut self) {
-        self.wakes += 1;
+        self.tally.wakes += 1;
         let before = if self.woken.0 == self.now { self.woken.1 } else { 0 };
         self.woken = (self.now, before + 1);
         let most = 2 * (self.mailboxes.len() + 1);
@@ -125,6 +126,7 @@ impl World {
         self.live += 1;
         let Some(traced) = self.get(key) else { return };
         let (mailbox, operation) = (traced.mailbox, self.operation(key, traced));
+        self.tally.write(self.now, Some(mailbox), Write::Insert, Comes::First);
         self.run(Work::Mailbox(mailbox, Input::Enqueue(operation)));
     }
 
@@ -207,6 +209,7 @@ impl World {
             }
             Effect::Record(record) => {
                 self.transitions.push((record.key, record.transition));
+                self.tally.write(self.now, Some(number), Write::Record, Comes::First);
                 self.on_record(&record);
             }
             Effect::Send { key, attempt, deadline } => self.send(key, attempt, deadline),
@@ -215,7 +218,10 @@ impl World {
             Effect::Reconcile { key } if self.look_ups == LookUps::Answered => {
                 self.put(self.now.after(LOOK_UP_TAKES), Happening::LookedUp(key));
             }
-            Effect::Remember(memory) => self.on_breaker(Scope::Mailbox(Arc::clone(&self.names[number])), memory),
+            Effect::Remember(memory) => {
+                self.tally.write(self.now, Some(number), Write::Note, Comes::First);
+                self.on_breaker(Scope::Mailbox(Arc::clone(&self.names[number])), memory);
+            }
             Effect::Reconcile { .. } | Effect::Grant { .. } => {}
             Effect::Passing { .. } | Effect::Failed { .. } | Effect::Troubled { .. } => {}
         }
@@ -248,7 +254,10 @@ impl World {
             shared::Effect::Event(event) => self.keep(event),
             // There is one process.
             shared::Effect::Elect { .. } | shared::Effect::Yield { .. } => {}
-            shared::Effect::Remember { scope, memory } => self.on_breaker(scope, memory),
+            shared::Effect::Remember { scope, memory } => {
+                self.tally.write(self.now, None, Write::Note, Comes::First);
+                self.on_breaker(scope, memory);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::World;
 use super::agenda::Happening;
+use super::cost::{Comes, Write};
 use super::step::Work;
 use crate::engine::mailbox::{ClaimFailure, Input};
 use crate::engine::{OperationKey, Ratio, Timestamp};
@@ -88,6 +89,9 @@ impl World {
 
     /// An engine wants the row of an attempt written.
     pub(super) fn claim(&mut self, number: usize, key: OperationKey, row: u32) {
+        let is_new = self.get(key).is_some_and(|traced| traced.submitted_at == self.now);
+        let comes = if is_new { Comes::Second } else { Comes::First };
+        self.tally.write(self.now, Some(number), Write::Claim, comes);
         let failure = ClaimFailure::Transient;
         let answer = match self.store.fate(self.now) {
             Fate::Failed => {

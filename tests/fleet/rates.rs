@@ -30,9 +30,9 @@ async fn saturated(members: usize) -> (usize, u128) {
 }
 
 #[test]
-fn two_and_four_processes_have_the_rate_of_one_and_its_foreground_latency() {
+fn two_four_and_sixteen_processes_have_the_rate_of_one_and_its_foreground_latency() {
     let one = paused(|| saturated(1));
-    for members in [2, 4] {
+    for members in [2, 4, 16] {
         let several = paused(|| saturated(members));
         let (rate, alone) = (several.0 as f64, one.0 as f64);
         assert!((rate - alone).abs() <= alone * 0.02, "{members} processes: {several:?}, one: {one:?}");

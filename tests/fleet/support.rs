@@ -46,9 +46,13 @@ pub(crate) fn submission(mailbox: &str, id: &str, lane: Lane) -> Submission {
 
 /// 30 requests a minute and four at once, and no other limit.
 pub(crate) fn config() -> Config {
-    let limit: Limit = "30 requests / 1m".parse().expect("a limit");
+    config_of("30 requests / 1m".parse().expect("a limit"), 4)
+}
+
+/// One limit per mailbox, so many requests at once, and no other limit.
+pub(crate) fn config_of(limit: Limit, connections: u32) -> Config {
     let mut config = Config::default().mailbox_limits([limit]).application_limits([]);
-    config.mailbox.concurrency = NonZeroU32::new(4);
+    config.mailbox.concurrency = NonZeroU32::new(connections);
     config
 }
 
@@ -96,10 +100,15 @@ impl Bench {
     }
 
     pub(crate) async fn start_with(members: usize, config: &Config) -> Self {
+        Self::start_over(members, config, model()).await
+    }
+
+    /// The same over an upstream of another kind.
+    pub(crate) async fn start_over(members: usize, config: &Config, model: Model) -> Self {
         let clock = Arc::new(TokioClock::starting_at(START));
         let time = Arc::clone(&clock);
         let hub = MemoryHub::new(Arc::new(move || time.now()));
-        let upstream = Arc::new(Mutex::new(Upstream::new(model(), 7)));
+        let upstream = Arc::new(Mutex::new(Upstream::new(model, 7)));
         let mut bench = Self { clock, hub, upstream, members: Vec::new() };
         for _ in 0..members {
             bench.join(config, START).await;

@@ -1,7 +1,12 @@
-//! Reservation in a counter per calendar window, as a script in Redis keeps it: a message that finds the window full is
-//! put back for up to 30 s, spread by a hash of its id. The counter stands in for Redis here, which never fails.
+//! Reservation in a counter per calendar window, in a real Redis: a script adds to every window of a message or to none. A
+//! message that finds a window full is put back for up to 30 s, spread by a hash of its id.
+//!
+//! Time is virtual, so the number of the window, which is part of a counter's key, is worked out from it, and nothing
+//! expires: a run begins with an empty database. A counter only rises, so what the server has said of a full window is not
+//! asked again in it; it is counted all the same, as every look is a round trip where this runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mailweir::engine::spread::fnv1a;
@@ -12,11 +17,30 @@ use super::{Heard, Policy, Setup};
 
 const SPREAD: u64 = 30_000_000;
 
+/// Databases of the server: more than there are runs at once, so that each has one of its own.
+pub(crate) const DATABASES: u64 = 1_024;
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Keys: a counter for each window. Arguments: cost and amount for each. Answers the number of the first that is full,
+/// or 0 and all of them have been added to. What is larger than a limit goes alone.
+const RESERVE: &str = "
+for at, key in ipairs(KEYS) do
+    local used = tonumber(redis.call('GET', key) or '0')
+    if used > 0 and used + tonumber(ARGV[2 * at - 1]) > tonumber(ARGV[2 * at]) then return at end
+end
+for at, key in ipairs(KEYS) do redis.call('INCRBY', key, ARGV[2 * at - 1]) end
+return 0";
+
 pub(crate) struct FixedWindow {
-    setup_limits: Vec<(u64, u64, mailweir::engine::Unit)>,
+    /// Amount, width in microseconds, unit.
+    limits: Vec<(u64, u64, mailweir::engine::Unit)>,
     mailbox_of: std::rc::Rc<[usize]>,
     jobs: std::rc::Rc<[mailweir::upstream::Job]>,
-    counts: HashMap<(usize, usize), (u64, u64)>,
+    server: redis::Connection,
+    script: redis::Script,
+    /// By mailbox and limit: the window that was full, and for which cost.
+    full: HashMap<(usize, usize), (u64, u64)>,
+    asked: u64,
     queue: Backoff,
     puts: Vec<u64>,
 }
@@ -30,6 +54,21 @@ pub(crate) fn whole(setup: Setup) -> FixedWindow {
     FixedWindow::new(setup, Ratio::ONE)
 }
 
+/// An empty database.
+fn connect(url: &str) -> redis::RedisResult<redis::Connection> {
+    let mut server = redis::Client::open(url)?.get_connection()?;
+    let database = RUNS.fetch_add(1, Ordering::Relaxed) % DATABASES;
+    redis::pipe().cmd("SELECT").arg(database).ignore().cmd("FLUSHDB").ignore().exec(&mut server)?;
+    Ok(server)
+}
+
+impl Drop for FixedWindow {
+    fn drop(&mut self) {
+        // Room for the next one; a server that is gone needs none.
+        let _ = redis::cmd("FLUSHDB").exec(&mut self.server);
+    }
+}
+
 impl FixedWindow {
     fn new(setup: Setup, share: Ratio) -> Self {
         let micros = |window: Duration| u64::try_from(window.as_micros()).expect("a window of years");
@@ -37,10 +76,13 @@ impl FixedWindow {
             (share.floor_of(limit.amount()).max(1), micros(limit.window()), limit.unit())
         };
         Self {
-            setup_limits: setup.limits.iter().map(limit).collect(),
+            limits: setup.limits.iter().map(limit).collect(),
             mailbox_of: std::rc::Rc::clone(&setup.mailbox_of),
             jobs: std::rc::Rc::clone(&setup.jobs),
-            counts: HashMap::new(),
+            server: connect(&setup.redis).expect("the bench's own server answers"),
+            script: redis::Script::new(RESERVE),
+            full: HashMap::new(),
+            asked: 0,
             puts: vec![0; setup.jobs.len()],
             queue: redelivery(setup),
         }
@@ -50,22 +92,24 @@ impl FixedWindow {
     fn reserve(&mut self, now: Timestamp, job: usize) -> bool {
         let mailbox = self.mailbox_of[job];
         let cost = self.jobs[job].cost;
-        let used = |counts: &HashMap<_, (u64, u64)>, index: usize, width: u64| {
-            let window = now.as_micros() / width;
-            counts.get(&(mailbox, index)).filter(|(at, _)| *at == window).map_or(0, |(_, count)| *count)
+        self.asked += 1;
+        let is_known = |(index, (_, width, unit)): (usize, &(u64, u64, mailweir::engine::Unit))| {
+            let full = self.full.get(&(mailbox, index));
+            full.is_some_and(|(window, least)| *window == now.as_micros() / width && cost.of(*unit) >= *least)
         };
-        let fits = self.setup_limits.iter().enumerate().all(|(index, (amount, width, unit))| {
-            let used = used(&self.counts, index, *width);
-            // What is larger than the derated limit goes alone.
-            used == 0 || used + cost.of(*unit) <= *amount
-        });
-        if fits {
-            for (index, (_, width, unit)) in self.setup_limits.iter().enumerate() {
-                let count = used(&self.counts, index, *width) + cost.of(*unit);
-                self.counts.insert((mailbox, index), (now.as_micros() / width, count));
-            }
+        if self.limits.iter().enumerate().any(is_known) {
+            return false;
         }
-        fits
+        let mut call = self.script.prepare_invoke();
+        for (index, (amount, width, unit)) in self.limits.iter().enumerate() {
+            call.key(format!("{mailbox}:{index}:{}", now.as_micros() / width));
+            call.arg(cost.of(*unit)).arg(*amount);
+        }
+        let full: usize = call.invoke(&mut self.server).expect("the bench's own server answers");
+        let Some(index) = full.checked_sub(1) else { return true };
+        let (_, width, unit) = self.limits[index];
+        self.full.insert((mailbox, index), (now.as_micros() / width, cost.of(unit)));
+        false
     }
 
     fn put_back(&mut self, now: Timestamp, job: usize, at_least: Duration) {
@@ -100,5 +144,9 @@ impl Policy for FixedWindow {
 
     fn deadline(&self) -> Option<Timestamp> {
         self.queue.deadline()
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked
     }
 }

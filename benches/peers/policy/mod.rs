@@ -6,6 +6,8 @@ mod fixed_window;
 mod hard_cap;
 mod token_bucket;
 
+pub(crate) use fixed_window::DATABASES;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) mailbox_of: Rc<[usize]>,
     pub(crate) jobs: Rc<[Job]>,
     pub(crate) seed: u64,
+    /// The URL of a Redis server of the bench's own.
+    pub(crate) redis: String,
 }
 
 /// What a client hears. No status: nothing came back.
@@ -40,6 +44,10 @@ pub(crate) trait Policy {
     fn next(&mut self, now: Timestamp, free: &dyn Fn(usize) -> bool) -> Option<usize>;
     /// When to look again if nothing happens.
     fn deadline(&self) -> Option<Timestamp>;
+    /// How often it has asked a store. Most have none: what they hold is gone with the process.
+    fn asked(&self) -> u64 {
+        0
+    }
 }
 
 /// A policy with its name.

@@ -110,6 +110,7 @@ impl Stage {
             transitions: notes.transitions,
             sends: notes.sends,
             wakes: self.wakes,
+            store: notes.store.used(),
         })
     }
 

@@ -3,7 +3,7 @@
 //! A dead process writes nothing and hears nothing, whatever its actors still do while they are taken down: its calls wait for
 //! ever. What had left it goes on at the upstream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,7 @@ use crate::email::Email;
 use crate::engine::mailbox::{Outcome, Record};
 use crate::engine::operation::Transition;
 use crate::engine::{Event, OperationKey, OperationState, Timestamp, Verdict};
+use crate::simulation::{Comes, Commits, StoreUse};
 use crate::store::{
     Claim, Horizons, Inserted, MemoryStore, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline,
     Recovery, Store, StoreError,
@@ -35,6 +36,45 @@ pub(super) struct Notes {
     pub(super) sends: Vec<(OperationKey, u32)>,
     pub(super) events: Vec<(Timestamp, Event)>,
     pub(super) events_lost: u64,
+    pub(super) store: Asked,
+}
+
+/// What was asked of the store.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    calls: u64,
+    commits: Commits,
+    /// Stored at this instant: an attempt row of theirs comes in a later transaction.
+    new: BTreeSet<OperationKey>,
+    at: Option<Timestamp>,
+}
+
+impl Asked {
+    pub(super) fn used(&self) -> StoreUse {
+        self.commits.with_calls(self.calls)
+    }
+
+    fn read(&mut self) {
+        self.calls += 1;
+    }
+
+    fn write(&mut self, now: Timestamp, comes: Comes) {
+        self.calls += 1;
+        self.commits.write(now, comes);
+    }
+
+    fn insert(&mut self, now: Timestamp, batch: &[NewOperation]) {
+        if self.at.replace(now) != Some(now) {
+            self.new.clear();
+        }
+        self.new.extend(batch.iter().map(|new| new.key));
+        self.write(now, Comes::First);
+    }
+
+    fn claim(&mut self, now: Timestamp, keys: &[OperationKey]) {
+        let is_new = self.at == Some(now) && keys.iter().any(|key| self.new.contains(key));
+        self.write(now, if is_new { Comes::Second } else { Comes::First });
+    }
 }
 
 impl Notes {
@@ -124,21 +164,41 @@ pub(super) struct WatchedStore {
     pub(super) truth: Arc<dyn crate::clock::Clock>,
 }
 
+impl WatchedStore {
+    /// Counts a call of a process that lives.
+    fn asked(&self, count: impl FnOnce(&mut Asked, Timestamp)) {
+        if !self.life.is_over() {
+            count(&mut locked(&self.notes).store, self.truth.now());
+        }
+    }
+
+    fn read(&self) {
+        self.asked(|asked, _| asked.read());
+    }
+
+    fn write(&self) {
+        self.asked(|asked, now| asked.write(now, Comes::First));
+    }
+}
+
 impl Store for WatchedStore {
     fn kind(&self) -> &'static str {
         self.inner.kind()
     }
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.recover(since, mailbox))
     }
 
     fn outline(&self, since: Horizons) -> BoxFuture<'_, Result<Outline, StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.outline(since))
     }
 
     fn insert(&self, batch: Vec<NewOperation>) -> BoxFuture<'_, Result<Vec<Inserted>, StoreError>> {
         let ids: Vec<_> = batch.iter().map(|new| (new.key, Arc::clone(&new.id))).collect();
+        self.asked(|asked, now| asked.insert(now, &batch));
         let call = async move {
             let inserted = self.inner.insert(batch).await?;
             let mut notes = locked(&self.notes);
@@ -155,6 +215,7 @@ impl Store for WatchedStore {
 
     fn claim(&self, batch: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Option<Email>>, StoreError>> {
         let keys: Vec<_> = batch.iter().map(|claim| claim.key).collect();
+        self.asked(|asked, now| asked.claim(now, &keys));
         let call = async move {
             let claimed = self.inner.claim(batch).await?;
             let mut notes = locked(&self.notes);
@@ -167,10 +228,12 @@ impl Store for WatchedStore {
     }
 
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.write();
         while_alive(&self.life, self.inner.keep(batch))
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.write();
         let call = async move {
             self.inner.record(Arc::clone(&batch)).await?;
             let (now, mut notes) = (self.truth.now(), locked(&self.notes));
@@ -185,18 +248,22 @@ impl Store for WatchedStore {
     }
 
     fn email(&self, key: OperationKey) -> BoxFuture<'_, Result<Option<Email>, StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.email(key))
     }
 
     fn operation(&self, id: &str) -> BoxFuture<'_, Result<Option<OperationRecord>, StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.operation(id))
     }
 
     fn operations(&self, query: OperationQuery) -> BoxFuture<'_, Result<Vec<OperationRecord>, StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.operations(query))
     }
 
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
+        self.read();
         while_alive(&self.life, self.inner.counts())
     }
 

@@ -55,6 +55,10 @@ pub struct Report {
     pub longest_stall: Duration,
     /// How often a timer woke an engine, per operation (M5).
     pub wakes_per_operation: f64,
+    /// Calls of the store, per operation. Where engines ran alone: what the shell would have called.
+    pub store_calls_per_operation: f64,
+    /// Durable transactions, per operation: what is written at one instant shares one.
+    pub store_transactions_per_operation: f64,
     /// Inputs that the engines decided on.
     pub decisions: u64,
     /// How often a breaker opened.
@@ -97,6 +101,8 @@ impl Report {
             }),
             longest_stall: waits::longest_stall(world),
             wakes_per_operation: per(world.wakes(), submitted),
+            store_calls_per_operation: per(world.store_use().calls, submitted),
+            store_transactions_per_operation: per(world.store_use().transactions, submitted),
             decisions: world.decisions(),
             cooldowns: world.events().iter().filter(opened).count() as u64,
             recoveries: recovery::of(scenario, world),

@@ -61,6 +61,8 @@ fn summary(scenario: &Scenario, run: &Run) -> Value {
         "ratio": report.ratio(),
         "longest_stall_s": report.longest_stall.as_secs_f64(),
         "wakes_per_operation": report.wakes_per_operation,
+        "store_calls_per_operation": report.store_calls_per_operation,
+        "store_transactions_per_operation": report.store_transactions_per_operation,
         "cooldowns": report.cooldowns,
         "recoveries": recoveries(report),
         "windows": report.windows.iter().map(|window| json!({

@@ -75,6 +75,10 @@ fn one(report: &Report) -> String {
     out.push_str(&total("cooldowns", grouped(report.cooldowns)));
     out.push_str(&total("longest stall with a backlog", span(report.longest_stall)));
     out.push_str(&total("wake-ups per operation", format!("{:.2}", report.wakes_per_operation)));
+    out.push_str(&total("store calls per operation", format!("{:.2}", report.store_calls_per_operation)));
+    out.push_str(&total("durable transactions per operation", {
+        format!("{:.2}", report.store_transactions_per_operation)
+    }));
     out.push_str(&total("exhausted, unknown, not ended", {
         format!("{} {} {}", report.exhausted, report.unknown, report.pending)
     }));
@@ -117,7 +121,7 @@ fn recoveries(recoveries: &[Recovery]) -> String {
 type Figure = fn(&Run) -> Option<f64>;
 
 /// What means are given of.
-pub(crate) const MEANS: [(&str, &str, Figure); 14] = [
+pub(crate) const MEANS: [(&str, &str, Figure); 16] = [
     ("accepted", "accepted", |run| Some(run.report.accepted as f64)),
     ("not ended", "pending", |run| Some(run.report.pending as f64)),
     ("done after", "makespan_s", |run| Some(run.report.makespan.as_secs_f64())),
@@ -132,6 +136,10 @@ pub(crate) const MEANS: [(&str, &str, Figure); 14] = [
     ("cooldowns", "cooldowns", |run| Some(run.report.cooldowns as f64)),
     ("longest stall with a backlog", "longest_stall_s", |run| Some(run.report.longest_stall.as_secs_f64())),
     ("wake-ups per operation", "wakes_per_operation", |run| Some(run.report.wakes_per_operation)),
+    ("store calls per operation", "store_calls_per_operation", |run| Some(run.report.store_calls_per_operation)),
+    ("durable transactions per operation", "store_transactions_per_operation", |run| {
+        Some(run.report.store_transactions_per_operation)
+    }),
 ];
 
 fn lane_done(run: &Run, lane: Lane) -> Option<f64> {
