@@ -94,7 +94,7 @@ fn the_actors_come_to_the_same_figures_twice_and_to_about_those_of_the_engines()
     let incident = ["examples/scenarios/incident.toml", "--actors", "--json"];
     assert_eq!(facts(&incident), facts(&incident), "one seed decides everything");
     // Two orders of draws: latencies differ by tenths of a second, counts of what nobody breaks do not.
-    for name in ["s0", "s2", "two-tenants", "weighted", "incident"] {
+    for name in ["s0", "s2", "two-tenants", "weighted", "incident", "application-block"] {
         let path = format!("examples/scenarios/{name}.toml");
         let (engines, actors) =
             (summary(&simulate(&[&path, "--json"])), summary(&simulate(&[&path, "--actors", "--json"])));

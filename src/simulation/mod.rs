@@ -9,6 +9,7 @@ mod clock;
 mod cost;
 mod interference;
 mod load;
+mod lost;
 mod outbox;
 mod pause;
 mod played;
@@ -36,6 +37,7 @@ use self::clock::Wall;
 use self::cost::Tally;
 use self::interference::Told;
 use self::load::Traced;
+use self::lost::Keeper;
 use self::outbox::Outbox;
 use self::pause::{Busy, Pause};
 use self::step::Work;
@@ -95,6 +97,7 @@ pub struct World {
     changes: Vec<Change>,
     burns: Vec<(Arc<str>, Option<Arc<str>>, Cost)>,
     outbox: Outbox,
+    keeper: Keeper,
     store: Store,
     told: Vec<Told>,
     wall: Wall,
@@ -186,6 +189,7 @@ impl World {
             changes: Vec::new(),
             burns: Vec::new(),
             outbox: Outbox::default(),
+            keeper: Keeper::default(),
             store: Store::default(),
             told: Vec::new(),
             wall: Wall::default(),

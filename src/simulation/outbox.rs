@@ -129,6 +129,11 @@ impl World {
         }
     }
 
+    /// Whether the outbox has an operation as one that goes on.
+    pub(super) fn is_in_outbox(&self, traced: &Traced) -> bool {
+        self.outbox.keep == KeepOutbox::Yes && traced.submitted && !traced.row_in_outbox.state.is_final()
+    }
+
     /// The process dies.
     pub(super) fn die(&mut self, back_at: Timestamp) {
         for traced in &mut self.traced {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::World;
 use super::agenda::{Happening, Place};
 use super::step::Work;
-use crate::engine::Timestamp;
 use crate::engine::mailbox::Input;
+use crate::engine::{OperationKey, Timestamp};
 
 /// A pause, and what it has stopped.
 #[derive(Debug)]
@@ -41,6 +41,12 @@ impl Busy {
             }
             None => Some(input),
         }
+    }
+
+    /// Whether an operation waits in a busy actor's inbox.
+    pub(super) fn holds(&self, mailbox: usize, key: OperationKey) -> bool {
+        let is_it = |input: &Input| matches!(input, Input::Enqueue(operation) if operation.key == key);
+        self.0.get(&mailbox).is_some_and(|(_, inbox)| inbox.iter().any(is_it))
     }
 
     pub(super) fn clear(&mut self) {

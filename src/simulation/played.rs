@@ -3,6 +3,7 @@
 //! A scenario plans its submissions and its burns in a [`World`]. Whoever carries them out takes them from here and hands back
 //! what came of them, so that one report reads both and neither has its own notion of a load.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub struct Played {
     pub transitions: Vec<(OperationKey, Transition)>,
     /// What was handed to the transport, in order: the operation and the number of its attempt, from 1.
     pub sends: Vec<(OperationKey, u32)>,
+    /// What is not over and somebody has: the live rows of the store, and what callers have not handed over yet.
+    pub kept: BTreeSet<OperationKey>,
     /// How often a timer woke somebody.
     pub wakes: u64,
     /// What was asked of the store.
@@ -104,7 +107,7 @@ impl World {
     /// The world as it is after its plan was carried out elsewhere: nothing is to come.
     #[must_use]
     pub fn played(mut self, played: Played) -> Self {
-        let Played { now, upstream, ended, events, transitions, sends, wakes, store } = played;
+        let Played { now, upstream, ended, events, transitions, sends, kept, wakes, store } = played;
         self.agenda = super::Agenda::default();
         for (key, attempt) in sends {
             let Some(traced) = self.traced.get_mut(place_of(key)) else { continue };
@@ -122,6 +125,7 @@ impl World {
             self.ended.push(Ended { key, mailbox, lane, submitted_at, ended_at: at, outcome });
         }
         (self.now, self.upstream, self.events) = (now, upstream, events);
+        self.kept_by_actors(kept);
         (self.transitions, self.tally) = (transitions, Tally::of(wakes, store));
         self
     }

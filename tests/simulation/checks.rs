@@ -30,6 +30,14 @@ pub(crate) fn accepted_means_taken(world: &World) -> Result<(), String> {
     }
 }
 
+/// Whatever was submitted and is not over is with somebody.
+pub(crate) fn nothing_is_lost(world: &World) -> Result<(), String> {
+    match world.lost().first() {
+        Some(key) => Err(format!("operation {} is with nobody", key.0)),
+        None => Ok(()),
+    }
+}
+
 /// First in, first out, by first attempts.
 pub(crate) fn order(world: &World) -> Result<(), Violation> {
     for lane in Lane::ALL {

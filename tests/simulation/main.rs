@@ -48,6 +48,7 @@ fn run(seed: u64, hours: u64) -> Result<u64, String> {
     }
     checks::windows(world, &run.kept).map_err(named)?;
     checks::accepted_means_taken(world).map_err(named)?;
+    checks::nothing_is_lost(world).map_err(named)?;
     if !run.weighted && !run.faulty && !run.disturbed && !run.cancelled {
         checks::order(world).map_err(|violation| named(violation.to_string()))?;
     }

@@ -28,7 +28,10 @@ pub(super) async fn submit(shared: Arc<Shared>, handle: SchedulerHandle, group: 
         let mut again = Vec::new();
         for (planned, answer) in left.into_iter().zip(handle.submit_many(batch).await) {
             match answer {
-                Ok(ticket) => tickets.push(async move { (planned.key, ticket.outcome().await) }),
+                Ok(ticket) => {
+                    locked(&shared.notes).taken_in.insert(planned.key);
+                    tickets.push(async move { (planned.key, ticket.outcome().await) });
+                }
                 Err(SubmitError::Interrupted { .. }) => again.push(planned),
                 Err(error) if error.is_retryable() => again.push(planned),
                 Err(_) => locked(&shared.notes).end(planned.key, shared.now(), NEVER),

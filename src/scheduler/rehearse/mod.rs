@@ -24,6 +24,7 @@ use crate::clock::{Clock, TokioClock};
 use crate::engine::Timestamp;
 use crate::simulation::scenario::Scenario;
 use crate::simulation::{START, World};
+use crate::store::StoreError;
 use process::Stage;
 use script::Script;
 
@@ -43,6 +44,9 @@ pub enum RehearsalError {
     /// The scheduler did not take a change of configuration.
     #[error("the change of configuration was refused")]
     Change(#[source] AskError),
+    /// The store did not say what it holds in the end.
+    #[error("the store could not be read")]
+    Store(#[source] StoreError),
     /// More happened at one instant than a reader of events can follow: the report would miss some.
     #[error("{count} events were lost; run this scenario on the engines alone, or with fewer mailboxes")]
     EventsLost {

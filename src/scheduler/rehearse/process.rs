@@ -1,5 +1,6 @@
 //! One process after the other: started over the same outbox, driven by the script, dead or done.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,17 +14,19 @@ use super::{DriftingClock, RehearsalError, Rehearsed, caller, locked, told};
 use crate::clock::{Clock, TokioClock};
 use crate::config::Config;
 use crate::email::Email;
-use crate::engine::Timestamp;
+use crate::engine::{OperationKey, Timestamp};
 use crate::scheduler::{Events, Missed, Scheduler};
 use crate::simulation::scenario::{Scenario, Stop};
 use crate::simulation::{LookUps, Planned, PlannedBurn, Played, START};
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, OperationQuery, OperationRecord, Store};
 use crate::telemetry::SchedulerEvent;
 use crate::transport::simulated::SimulatedTransport;
 use crate::upstream::{Model, Upstream};
 
 /// So many times a run tells how far it has come.
 const PARTS: u32 = 200;
+/// Within this a caller has heard of an end that its process knows.
+const TOLD: Duration = Duration::from_secs(60);
 /// Who sends is nobody's business here: what an email takes is in the plan.
 const SENDER: &str = "rehearsal@contoso.example";
 
@@ -53,6 +56,8 @@ pub(super) struct Stage {
     /// Handed over to an earlier process.
     handed: Vec<Planned>,
     wakes: u64,
+    /// When the latest process began.
+    born: Timestamp,
 }
 
 /// How a process ended.
@@ -86,6 +91,7 @@ impl Stage {
             seed,
             handed: Vec::new(),
             wakes: 0,
+            born: START,
         }
     }
 
@@ -97,6 +103,7 @@ impl Stage {
         while let End::Died(down) = self.live(&mut script, &mut progress).await? {
             self.gone(&mut script, down).await;
         }
+        let kept = self.kept(&script).await?;
         let mut notes = std::mem::take(&mut *locked(&self.shared.notes));
         if notes.events_lost > 0 {
             return Err(RehearsalError::EventsLost { count: notes.events_lost });
@@ -109,9 +116,25 @@ impl Stage {
             events: notes.events,
             transitions: notes.transitions,
             sends: notes.sends,
+            kept,
             wakes: self.wakes,
             store: notes.store.used(),
         })
+    }
+
+    /// What is not over and is with somebody: live rows of the store, and what no caller has a ticket for.
+    async fn kept(&self, script: &Script) -> Result<BTreeSet<OperationKey>, RehearsalError> {
+        let query = OperationQuery { limit: usize::MAX, ..OperationQuery::default() };
+        let rows = self.store.operations(query).await.map_err(RehearsalError::Store)?;
+        // A row that has just become final: its caller is told within its moment, or by a process that has only just begun.
+        let now = self.truth.now();
+        let told_by = if now.since(self.born) < TOLD { START } else { self.shared.clock.shown(now.before(TOLD)) };
+        let goes_on = |row: &OperationRecord| !row.state.is_final() || row.changed_at >= told_by;
+        let mut kept: BTreeSet<_> =
+            rows.iter().filter(|row| goes_on(row)).filter_map(|row| row.id.parse().ok()).map(OperationKey).collect();
+        let taken_in = &locked(&self.shared.notes).taken_in;
+        kept.extend(script.planned.iter().map(|planned| planned.key).filter(|key| !taken_in.contains(key)));
+        Ok(kept)
     }
 
     fn start(&self, life: &Arc<Life>) -> impl Future<Output = Result<Scheduler, RehearsalError>> + use<> {
@@ -132,6 +155,7 @@ impl Stage {
 
     /// One process, until it dies or all is over.
     async fn live(&mut self, script: &mut Script, progress: &mut impl FnMut(Rehearsed)) -> Result<End, RehearsalError> {
+        self.born = self.truth.now();
         let life = Arc::new(Life::default());
         let scheduler = self.start(&life).await?;
         let handle = scheduler.handle();

@@ -30,6 +30,8 @@ use crate::transport::{Answer, Attempt, Transport};
 pub(super) struct Notes {
     /// The plan's keys by the scheduler's.
     keys: BTreeMap<OperationKey, OperationKey>,
+    /// Whose callers hold a ticket.
+    pub(super) taken_in: BTreeSet<OperationKey>,
     ended: Vec<(OperationKey, Timestamp, Outcome)>,
     places: BTreeMap<OperationKey, usize>,
     pub(super) transitions: Vec<(OperationKey, Transition)>,

@@ -136,9 +136,12 @@ fn no_window_is_exceeded(windows: &[WindowUse]) -> Invariant {
 
 fn nothing_is_lost(world: &World) -> Invariant {
     let ended = world.traced.iter().filter(|traced| traced.ended.is_some()).count();
-    let kept = ended == world.ended().len() && ended + world.pending() == world.traced.len();
-    let found = format!("{ended} ended, {} to come", world.pending());
-    Invariant { name: "nothing is lost", kept, found }
+    let lost = world.lost();
+    let found = match lost.first() {
+        Some(first) => format!("{} are with nobody, the first is operation {}", lost.len(), first.0),
+        None => format!("{ended} ended, {} to come", world.pending()),
+    };
+    Invariant { name: "nothing is lost", kept: lost.is_empty(), found }
 }
 
 /// O1, O3, O5, O6 and O7 over every operation's whole history.

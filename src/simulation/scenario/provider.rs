@@ -10,7 +10,7 @@ use crate::engine::{Cost, Limit, Ratio, Scope, ScopeKind, Timestamp};
 use crate::simulation::START;
 use crate::upstream::{
     Algorithm, Block, ConcurrencyLimit, Early, Faults, Foreign, Latency, LogNormal, Model, Penalty, Profile, Refusals,
-    RetryAfterPolicy, Schedule, UpstreamLimit,
+    RetryAfterPolicy, Schedule, ScopeHeader, UpstreamLimit,
 };
 
 /// Longest run.
@@ -175,6 +175,8 @@ impl Provider {
         model.refusals = self.refusals.unwrap_or(model.refusals);
         model.retry_after = self.retry_after.clone();
         model.usage_from = self.usage_from;
+        // Its 429s name their scope (docs/scenarios.md), as the engines alone are told it.
+        model.scope_header = ScopeHeader::Word;
         model.latency = self.latency;
         model.faults = self.faults.clone();
         model.blocks = self.blocks.clone();
