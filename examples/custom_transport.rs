@@ -26,7 +26,10 @@ impl Pickup {
     /// Writes under a name that the server ignores, then renames: it never sees half an email. The name is the
     /// operation's id, so a second attempt replaces the first instead of adding to it.
     fn drop_off(&self, attempt: &Attempt) -> io::Result<()> {
-        let name: String = attempt.operation_id.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        // One name per id: what a file name cannot hold is written as its number.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let shown = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+        let name: String = attempt.operation_id.bytes().map(shown).collect();
         let (partial, finished) = (self.folder.join(format!(".{name}")), self.folder.join(format!("{name}.eml")));
         std::fs::write(&partial, attempt.email.mime())?;
         std::fs::rename(partial, finished)

@@ -1,8 +1,8 @@
 //! A mailer service: HTTP in, Microsoft Graph out, the scheduler between.
 //!
 //! ```text
-//! POST /resets            {"id": "reset-1", "to": "ann@fabrikam.example", "asked_at": 1796029200}   foreground
-//! POST /campaigns/NAME    {"to": ["ann@fabrikam.example", ...]}                               background
+//! POST /resets            {"id": "reset-1", "to": "ann@fabrikam.example"}          foreground
+//! POST /campaigns/NAME    {"to": ["ann@fabrikam.example", ...]}          background
 //! GET  /operations/ID     what became of it
 //! GET  /why               what the next email waits for
 //! ```
@@ -12,7 +12,7 @@
 //! With `-- serve` it goes on until Ctrl-C, for `curl`.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -36,8 +36,6 @@ struct Reset {
     /// The service's own id of this reset.
     id: String,
     to: String,
-    /// When it was asked for, in seconds since 1970.
-    asked_at: u64,
 }
 
 #[derive(serde::Deserialize)]
@@ -77,11 +75,9 @@ async fn submit(handle: &SchedulerHandle, submission: Submission) -> Reply {
 }
 
 async fn reset(State(handle): State<SchedulerHandle>, Json(reset): Json<Reset>) -> Reply {
-    // Id and date come from the reset, not from this request: who clicks twice makes the same email twice, and the same
-    // email under the same id is one operation.
-    let date = UNIX_EPOCH + Duration::from_secs(reset.asked_at);
-    let message_id = format!("<{}@contoso.example>", reset.id);
-    let email = match email(&reset.to, "Your password", "Follow the link.").message_id(message_id).date(date).build() {
+    // The id comes from the reset, not from this request: who clicks twice asks for the same email under the same id, and
+    // that is one operation.
+    let email = match email(&reset.to, "Your password", "Follow the link.").build() {
         Ok(email) => email,
         Err(error) => return reply(StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error.to_string() })),
     };
@@ -94,16 +90,20 @@ async fn campaign(
     Path(name): Path<String>,
     Json(campaign): Json<Campaign>,
 ) -> Reply {
-    let mut taken = 0;
-    for to in &campaign.to {
-        let Ok(email) = email(to, "News", "Here they are.").build() else { continue };
-        let submission = Submission::new(MAILBOX, email).campaign(name.as_str());
-        match handle.submit(submission).await {
-            Ok(_detached) => taken += 1,
-            Err(error) => return refused(&error),
+    let mut submissions = Vec::new();
+    for (n, to) in campaign.to.iter().enumerate() {
+        match email(to, "News", "Here they are.").build() {
+            // The same POST again is the same operations: nobody gets it twice.
+            Ok(email) => submissions
+                .push(Submission::new(MAILBOX, email).campaign(name.as_str()).operation_id(format!("{name}-{n}"))),
+            Err(error) => return reply(StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error.to_string() })),
         }
     }
-    reply(StatusCode::ACCEPTED, json!({ "taken": taken, "of": campaign.to.len() }))
+    let answers = handle.submit_many(submissions).await;
+    if let Some(Err(error)) = answers.iter().find(|answer| answer.is_err()) {
+        return refused(error);
+    }
+    reply(StatusCode::ACCEPTED, json!({ "taken": answers.len() }))
 }
 
 async fn operation(State(handle): State<SchedulerHandle>, Path(id): Path<String>) -> Reply {
@@ -153,7 +153,7 @@ async fn drive(base: &str) -> Result<(), Failure> {
     let readers: Vec<_> = (0..40).map(|n| format!("reader{n}@fabrikam.example")).collect();
     let answer = client.post(format!("{base}/campaigns/news")).json(&json!({ "to": readers })).send().await?;
     println!("POST /campaigns/news  {} {}", answer.status(), answer.text().await?);
-    let reset = |to: &str| json!({ "id": "reset-1", "to": to, "asked_at": 1_796_029_200 });
+    let reset = |to: &str| json!({ "id": "reset-1", "to": to });
     for click in ["first", "second"] {
         let request = client.post(format!("{base}/resets")).json(&reset("ann@fabrikam.example"));
         let answer: Value = request.send().await?.json().await?;
@@ -186,7 +186,7 @@ async fn main() -> Result<(), Failure> {
 
     if std::env::args().nth(1).as_deref() == Some("serve") {
         println!(
-            "curl -d '{{\"id\":\"r1\",\"to\":\"ann@fabrikam.example\",\"asked_at\":0}}' -H 'content-type: application/json' {base}/resets"
+            "curl -d '{{\"id\":\"r1\",\"to\":\"ann@fabrikam.example\"}}' -H 'content-type: application/json' {base}/resets"
         );
         server.await??;
     } else {

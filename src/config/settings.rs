@@ -58,7 +58,7 @@ pub struct SubmitConfig {
     pub operation_id_bytes_max: usize,
     /// Most recipients of one email. Exchange Online allows 500 unless an administrator set another number.
     pub recipients_max: u32,
-    /// Largest email as sent, headers and transfer encoding included, in bytes.
+    /// Largest email with its headers, before the transport encodes it, in bytes.
     pub size_max: u64,
     /// Longest cooldown of an admission key. While a key counts its mailbox's actor stays, and the store keeps a note.
     pub admission_cooldown_max: Duration,

@@ -223,7 +223,7 @@ pub struct BreakerPolicy {
     pub health_cooldown: Duration,
     /// Longest health cooldown.
     pub health_cooldown_max: Duration,
-    /// An operator's hold, trip or close without an expiry lasts this long.
+    /// A person's hold or trip without an expiry lasts this long.
     pub manual_expiry: Duration,
 }
 
@@ -277,7 +277,7 @@ pub enum DuplicatePolicy {
 pub struct RetryPolicy {
     /// Attempts at most; 429s and waiting are free.
     pub attempts_max: NonZeroU32,
-    /// First backoff; the k-th is a full-jitter draw below `2^k` times this.
+    /// First backoff: the wait after the n-th failed attempt is a full-jitter draw up to `2^(n-1)` times this.
     pub backoff: Duration,
     /// Longest backoff.
     pub backoff_max: Duration,

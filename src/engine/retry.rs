@@ -1,6 +1,6 @@
 //! How long one operation waits after an attempt that failed for a reason other than our rate.
 //!
-//! Full jitter: a draw over the whole of `(0, min(2^k · first, longest)]`. Waiters that failed together part at once;
+//! Full jitter: a draw over the whole of `(0, min(2^(n-1) · first, longest)]`. Waiters that failed together part at once;
 //! a fixed delay with a little jitter keeps them together. The draw is a stable hash of the operation and the attempt,
 //! so a restart finds the same instant and a replay the same run.
 //!

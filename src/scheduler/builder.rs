@@ -102,7 +102,7 @@ impl SchedulerBuilder {
     }
 
     /// Starts it: reads the store, brings back what it holds, and begins to send. The actors get a thread of their
-    /// own; the transport and a store on disk run on the runtime that this is called in.
+    /// own; the transport runs on the runtime that this is called in; a store in a file or on a server has its own threads.
     ///
     /// # Errors
     /// [`StartError`], also where there is no runtime: never a panic.

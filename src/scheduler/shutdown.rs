@@ -28,8 +28,9 @@ pub struct ShutdownReport {
 
 impl Scheduler {
     /// Stops: takes nothing more in (what comes later is handed back), waits for what is in flight up to
-    /// `shutdown.drain_deadline`, writes what is still out then as unknown, and leaves the rest in the store: at most a second later it is over. With a [`MemoryStore`](crate::store::MemoryStore)
-    /// the rest ends with the process.
+    /// `shutdown.drain_deadline`, writes what is still out then as unknown, and leaves the rest in the store. It is over at
+    /// most a second later, or over a shared store `fleet.renew_every` (5 s) after that. With a
+    /// [`MemoryStore`](crate::store::MemoryStore) the rest ends with the process.
     ///
     /// # Cancel safety
     /// Dropping the future stops at once, as dropping the scheduler does.

@@ -217,7 +217,7 @@ impl SchedulerHandle {
     }
 
     /// Puts a new configuration in force. A lowered limit counts from now; a raised one grants no free window. All or
-    /// nothing: one key that changes only with a restart (`actors`, `store`, `transport`) refuses the whole. Of several
+    /// nothing: one key that changes only with a restart (those marked so in `config/default.toml`) refuses the whole. Of several
     /// at once the last one given is in force everywhere.
     ///
     /// # Errors

@@ -68,7 +68,8 @@ pub struct NewOperation {
     pub key: OperationKey,
     /// The idempotency key.
     pub id: Arc<str>,
-    /// Fingerprint of mailbox, lane, tenant and email: the same id with another fingerprint is a conflict.
+    /// Fingerprint of mailbox, lane, campaign, email and the tenant that the submission named: the same id with another
+    /// fingerprint is a conflict.
     pub fingerprint: u64,
     /// The mailbox it leaves from.
     pub mailbox: Arc<str>,
@@ -216,7 +217,7 @@ pub struct AttemptRecord {
 pub struct Recovery {
     /// Every operation that is not final, in order of key.
     pub operations: Pages<OperationRecord>,
-    /// Attempts of the last `window`, in order of claim.
+    /// Attempts claimed at or after the instant that was asked for, in order of claim.
     pub attempts: Vec<AttemptRecord>,
     /// The highest key ever given out; in a shared store, one above which this process alone gives out keys.
     pub last_key: Option<OperationKey>,

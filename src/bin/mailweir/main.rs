@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Sends outgoing mail within every limit of the provider.
+/// Checks, plans and rehearses what a scheduler would do with a configuration.
 #[derive(Debug, Parser)]
 #[command(name = "mailweir", version, arg_required_else_help = true)]
 struct Arguments {
