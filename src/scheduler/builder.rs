@@ -178,8 +178,9 @@ async fn join(
     let Some(api) = store.fleet() else { return Ok(None) };
     let now = clock.now();
     let reach_back = now.since(settings.horizon(now));
+    let spans = (reach_back, settings.config.guard.clock_error);
     let policy = settings.config.fleet.clone();
-    let joined = Membership::join(api, Arc::clone(clock), host.clone(), policy, reach_back).await;
+    let joined = Membership::join(api, Arc::clone(clock), host.clone(), policy, spans).await;
     let (fleet, recovery) = joined.map_err(StartError::Store)?;
     let (members, processes_max) = (fleet.members(), settings.config.fleet.processes_max.get());
     if members > processes_max {

@@ -6,7 +6,8 @@
 //! alone, so an implementation may keep each mailbox in a place of its own.
 //!
 //! **Clock.** Every instant in rows, notes and orders is the store's time, which never steps back ([`Joined::time`],
-//! [`Renewals::time`]): members set their clocks by it, so clocks of machines may differ as they like. Spans
+//! [`Renewals::time`]): members go by it, so clocks of machines may differ as they like. A member's clock follows it and
+//! never jumps; while the two differ, the member says so ([`Terms::clock`]). Spans
 //! ([`Terms`], [`Acquired`]) are measured by the store from when it executes the call. A member counts its lease from
 //! *before* the call left, on its monotonic clock, less a margin: it stops before the store lets another one in.
 //!
@@ -71,6 +72,18 @@ pub struct Terms {
     pub ttl: Duration,
     /// So long after its end it is remembered whose it was, and that a mailbox changed hands uncleanly.
     pub memory: Duration,
+    /// Whether the member's clock shows the store's time. One whose clock differs stamps what it writes wrongly for the
+    /// others, so with each of its renewals the store counts as having just failed over.
+    pub clock: Agreement,
+}
+
+/// Whether a member's clock shows the store's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// It does, as far as can be told.
+    Agrees,
+    /// It certainly does not: the store's clock was set, and a member's never jumps.
+    Differs,
 }
 
 /// What to do about a lease that has run out and was not released.
@@ -102,7 +115,7 @@ pub enum Acquired {
         /// `None`: not within [`Terms::memory`]. A clean release after an unclean change does not wipe it out.
         unclean_ago: Option<Duration>,
         /// How long ago the store last may have forgotten writes: a failover, a restart without its data, a step of its
-        /// clock. `None`: not within [`Terms::memory`].
+        /// clock, a renewal of a member whose clock differs. `None`: not within [`Terms::memory`].
         failover_ago: Option<Duration>,
         /// What was last posted to the mailbox.
         inbox: Place,

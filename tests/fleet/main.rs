@@ -2,6 +2,7 @@
 //!
 //! The upstream's log is the judge: it sees what arrived, whichever process sent it.
 
+mod clocks;
 mod deaths;
 mod letters;
 mod outages;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mailweir::engine::operation::Transition as T;
 use mailweir::engine::{OperationKey, OperationState as S, Timestamp};
-use mailweir::store::fleet::{Acquired, Claimed, FencedClaim, Lapsed, Lease, Renewed, Terms};
+use mailweir::store::fleet::{Acquired, Agreement, Claimed, FencedClaim, Lapsed, Lease, Renewed, Terms};
 use mailweir::store::{Inserted, NewOperation, RedisStore, Store};
 
 use crate::redis_server::{RedisServer, free_port};
@@ -98,7 +98,7 @@ fn members_own_mailboxes_on_every_node() {
         let orphans = first.orphans(100).await.unwrap();
         assert_eq!(orphans.iter().collect::<BTreeSet<_>>().len(), 30);
         let mailboxes: Arc<[Arc<str>]> = orphans.into();
-        let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
+        let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600), clock: Agreement::Agrees };
         let acquired = first.acquire(me, terms, Lapsed::TakeOver, Arc::clone(&mailboxes)).await.unwrap();
         let lease = |(mailbox, acquired): (&Arc<str>, &Acquired)| match acquired {
             Acquired::Owner { token, .. } => Lease { mailbox: Arc::clone(mailbox), token: *token },

@@ -7,16 +7,17 @@ use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::operation::Transition as T;
 use mailweir::engine::{OperationKey, OperationState as S, Scope, Timestamp};
 use mailweir::store::fleet::{
-    Acquired, Claimed, FencedClaim, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, OrderBody, OrderId,
-    Posted, Probe, Renewed, Terms, Token,
+    Acquired, Agreement, Claimed, FencedClaim, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, OrderBody,
+    OrderId, Posted, Probe, Renewed, Terms, Token,
 };
 use mailweir::store::{Fleet, Inserted, RedisStore, Store, StoreError};
 
 use crate::redis_server::RedisServer;
 use crate::support::*;
 
-const LONG: Terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
-const SHORT: Terms = Terms { ttl: Duration::from_millis(50), memory: Duration::from_secs(600) };
+const LONG: Terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600), clock: Agreement::Agrees };
+const SHORT: Terms =
+    Terms { ttl: Duration::from_millis(50), memory: Duration::from_secs(600), clock: Agreement::Agrees };
 
 /// A scheduler's way to the server, joined.
 struct Member {

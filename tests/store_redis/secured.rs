@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mailweir::engine::OperationState as S;
 use mailweir::engine::operation::Transition as T;
-use mailweir::store::fleet::{Acquired, FencedClaim, Lapsed, Lease, News, Terms};
+use mailweir::store::fleet::{Acquired, Agreement, FencedClaim, Lapsed, Lease, News, Terms};
 use mailweir::store::{
     Inserted, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, RedisStore, Store, StoreError,
 };
@@ -45,7 +45,7 @@ fn refusal(url: &str) -> String {
 async fn live(store: &RedisStore) {
     let fleet = store.fleet().unwrap();
     let member = fleet.join().await.unwrap().member;
-    let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
+    let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600), clock: Agreement::Agrees };
     let acquired = fleet.acquire(member, terms, Lapsed::TakeOver, [MAILBOX.into()].into()).await.unwrap();
     let Acquired::Owner { token, .. } = acquired[0] else { panic!("{acquired:?}") };
     let lease = Lease { mailbox: MAILBOX.into(), token };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mailweir::engine::OperationState as S;
-use mailweir::store::fleet::{Lapsed, Lease, Terms};
+use mailweir::store::fleet::{Agreement, Lapsed, Lease, Terms};
 use mailweir::store::{Inserted, RedisOptions, RedisStore, Store};
 
 use crate::redis_server::group::Group;
@@ -18,7 +18,7 @@ fn a_store_follows_the_master_and_its_members_are_told_of_the_failover() {
     block_on(async {
         let fleet = store.fleet().unwrap();
         let member = fleet.join().await.unwrap().member;
-        let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600) };
+        let terms = Terms { ttl: Duration::from_secs(60), memory: Duration::from_secs(600), clock: Agreement::Agrees };
         let mailboxes = [MAILBOX.into()];
         let acquired = fleet.acquire(member, terms, Lapsed::TakeOver, mailboxes.into()).await.unwrap();
         let mailweir::store::fleet::Acquired::Owner { token, failover_ago: None, .. } = acquired[0] else {

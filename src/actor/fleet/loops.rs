@@ -55,12 +55,12 @@ async fn renew_all(world: &World, fleet: &Membership) -> Result<(), StoreError> 
     let mut rest = leases.as_slice();
     loop {
         let (batch, later) = rest.split_at(rest.len().min(fleet.batch_max()));
-        let asked_at = world.clock.now();
-        let call = guard(|| fleet.api.renew(fleet.member, fleet.terms, batch.into()));
+        let asked = fleet.clock.ask();
+        let call = guard(|| fleet.api.renew(fleet.member, fleet.terms(), batch.into()));
         let renewals = tokio::time::timeout(fleet.policy.renew_every, call)
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable { reason: "renewing leases took too long".to_owned() }))?;
-        for mailbox in fleet.on_renewed(asked_at, batch, &renewals) {
+        for mailbox in fleet.on_renewed(asked, batch, &renewals) {
             has_mailbox_look(world, &mailbox, Reply::Look);
         }
         if later.is_empty() {
@@ -100,7 +100,7 @@ async fn hear(world: &Arc<World>, fleet: &Arc<Membership>, news: News) {
         News::Changed { id } => fleet.look_at(world, &id).await,
         News::Released { mailbox } => has_mailbox_look(world, &mailbox, Reply::Acquire),
         News::Notes => fleet.read_notes(world).await,
-        News::Cooldown { scope, until } => fleet.rest(world, scope, until),
+        News::Cooldown { scope, until } => fleet.rest(world, scope, fleet.clock.of_store(until)),
         News::Missed => {
             fleet.read_notes(world).await;
             for mailbox in fleet.leases().into_iter().map(|lease| lease.mailbox) {

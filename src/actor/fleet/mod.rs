@@ -23,21 +23,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use self::orders::Asked;
+use self::clock::Asked;
 use self::tickets::Tickets;
 use super::entrance::Admit;
 use super::permit::PermitError;
 use crate::clock::Clock;
-use crate::engine::failover::{Failovers, Word};
+use crate::engine::failover::{Failover, Failovers, Word};
 use crate::engine::policy::FleetPolicy;
 use crate::engine::tenure::{Reach, Tenure};
-use crate::engine::{Scope, Timestamp};
-use crate::store::fleet::{Acquired, Lapsed, Lease, MemberId, News, Place, Renewals, Renewed, Terms};
+use crate::engine::{Ratio, Scope, Timestamp};
+use crate::store::fleet::{Acquired, Agreement, Lapsed, Lease, MemberId, News, Place, Renewals, Renewed, Terms};
 use crate::store::{Fleet, Recovery, StoreError};
 
 pub(crate) use clock::FleetClock;
 pub(crate) use loops::run;
 pub(super) use owning::Owning;
+
+/// A new member asks the store so often for the time, unless an answer is so quick that it leaves little to guess: a tenth
+/// of the guard of a minute (algorithms 1.4).
+const ASKED_MAX: u32 = 8;
+const CLOSE: Duration = Duration::from_millis(6);
 
 /// This process as the others see it.
 #[derive(Debug)]
@@ -50,7 +55,7 @@ pub(crate) struct Membership {
     host: Handle,
     state: Mutex<State>,
     tickets: Tickets,
-    asked: Asked,
+    asked: orders::Asked,
     /// Has leases renewed at once, to learn whether the store is there.
     doubt: Notify,
     /// There is something to tell the others.
@@ -130,18 +135,29 @@ impl Membership {
         own: Arc<dyn Clock>,
         host: Handle,
         policy: FleetPolicy,
-        reach_back: Duration,
+        (reach_back, clock_error): (Duration, Ratio),
     ) -> Result<(Self, Recovery), StoreError> {
         let joined = api.join().await?;
-        let terms = Terms { ttl: policy.lease_ttl, memory: reach_back.saturating_add(policy.grace) };
-        let others = api.renew(joined.member, terms, [].into()).await?;
-        let clock = Arc::new(FleetClock::new(own));
-        clock.set(others.time);
+        let memory = reach_back.saturating_add(policy.grace);
+        let terms = Terms { ttl: policy.lease_ttl, memory, clock: Agreement::Agrees };
+        let clock = Arc::new(FleetClock::new(own, clock_error));
+        let mut others = None;
+        for _ in 0..ASKED_MAX {
+            let asked = clock.ask();
+            let answer = api.renew(joined.member, terms, [].into()).await?;
+            let took = clock.measured(asked, answer.time);
+            others = Some(answer);
+            if took <= CLOSE {
+                break;
+            }
+        }
+        clock.begin();
+        let members = others.map_or(1, |others| others.members);
         let state = State {
             leases: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
             reach: Reach::Reachable,
-            members: others.members,
+            members,
             calm_until: Timestamp::EPOCH,
             news: Vec::new(),
         };
@@ -154,7 +170,7 @@ impl Membership {
             host,
             state: Mutex::new(state),
             tickets: Tickets::default(),
-            asked: Asked::default(),
+            asked: orders::Asked::default(),
             doubt: Notify::new(),
             to_tell: Notify::new(),
         };
@@ -216,7 +232,10 @@ impl Membership {
             lease: lease.clone(),
             until: self.counts_until(asked_at),
             unclean_at: at(unclean_ago),
-            failovers: Failovers::of_new_lease(at(failover_ago)),
+            failovers: Failovers::of_new_lease(
+                failover_ago
+                    .map(|ago| Failover { by_store: self.clock.to_store(now).before(ago), at: now.before(ago) }),
+            ),
             inbox: Waiting::new(inbox),
             end: End::Open,
         };
@@ -304,6 +323,11 @@ impl Membership {
         }
     }
 
+    /// What a renewal says now.
+    fn terms(&self) -> Terms {
+        Terms { clock: self.clock.agreement(), ..self.terms }
+    }
+
     fn batch_max(&self) -> usize {
         self.policy.batch_max.get() as usize
     }
@@ -313,16 +337,17 @@ impl Membership {
     }
 
     /// Takes note of a renewal, and names the mailboxes that have to look.
-    fn on_renewed(&self, asked_at: Timestamp, leases: &[Lease], renewals: &Renewals) -> Vec<Arc<str>> {
-        self.clock.set(renewals.time);
-        let (now, until) = (self.clock.now(), self.counts_until(asked_at));
+    fn on_renewed(&self, asked: Asked, leases: &[Lease], renewals: &Renewals) -> Vec<Arc<str>> {
+        self.clock.measured(asked, renewals.time);
+        let (now, until) = (self.clock.now(), self.counts_until(asked.at));
         let mut state = self.state();
         let back = state.reach == Reach::CutOff;
         if back {
             (state.reach, state.calm_until) = (Reach::Reachable, self.policy.calm_until(now));
         }
         state.members = renewals.members.max(1);
-        let failover_at = renewals.failover_ago.map(|ago| renewals.time.before(ago));
+        let failover =
+            renewals.failover_ago.map(|ago| Failover { by_store: renewals.time.before(ago), at: now.before(ago) });
         let mut touched = Vec::new();
         for (lease, answer) in leases.iter().zip(&renewals.answers) {
             let Some(held) = state.leases.get_mut(&lease.mailbox).filter(|held| held.lease == *lease) else { continue };
@@ -330,7 +355,7 @@ impl Membership {
                 Renewed::Kept { inbox } => {
                     let lapsed = held.until <= now;
                     // After a failover places may be given out anew.
-                    held.inbox.told |= held.failovers.note(failover_at, now, held.until) == Word::News;
+                    held.inbox.told |= held.failovers.note(failover, now, held.until) == Word::News;
                     (held.until, held.inbox.posted) = (until, inbox);
                     held.inbox.told |= std::mem::take(&mut held.inbox.failed);
                     lapsed || held.inbox.is_unread()
@@ -389,7 +414,7 @@ impl Membership {
 
     /// Tells everybody that a shared scope is to rest.
     pub(super) fn cool(self: &Arc<Self>, scope: Scope, until: Timestamp) {
-        let fleet = Arc::clone(self);
+        let (fleet, until) = (Arc::clone(self), self.clock.to_store(until));
         self.host.spawn(async move {
             // Told again with the next refusal.
             drop(fleet.api.cool(scope, until).await);

@@ -41,13 +41,14 @@ impl Asked {
 impl Membership {
     fn order(&self, mailbox: &Arc<str>, body: OrderBody) -> Order {
         let id = OrderId(fastrand::u128(..));
-        Order { id, mailbox: Arc::clone(mailbox), until: self.clock.now().after(self.policy.order_max), body }
+        let until = self.clock.to_store(self.clock.now().after(self.policy.order_max));
+        Order { id, mailbox: Arc::clone(mailbox), until, body }
     }
 
     /// Gives an order to a mailbox's owner, again and again until it is answered; `None`: nobody obeyed in time.
     pub(in crate::actor) async fn give(&self, mailbox: &Arc<str>, body: OrderBody) -> Option<Obeyed> {
         let order = self.order(mailbox, body);
-        let (id, until) = (order.id, order.until);
+        let (id, until) = (order.id, self.clock.now().after(self.policy.order_max));
         let mut answer = self.asked.wait(id);
         while self.clock.now() < until {
             // It may have been posted all the same, or be posted the next time.

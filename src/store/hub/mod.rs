@@ -6,7 +6,7 @@
 
 mod state;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct MemoryHub {
 pub struct HubStore {
     hub: MemoryHub,
     link: Arc<AtomicU8>,
+    /// How long an answer takes, in microseconds.
+    latency: Arc<AtomicU64>,
 }
 
 /// What becomes of calls.
@@ -79,7 +81,9 @@ impl MemoryHub {
     /// A way to it that works.
     #[must_use]
     pub fn connect(&self) -> HubStore {
-        HubStore { hub: self.clone(), link: Arc::new(AtomicU8::new(Link::Up as u8)) }
+        let latency = u64::try_from(LATENCY.as_micros()).unwrap_or(u64::MAX);
+        let (link, latency) = (AtomicU8::new(Link::Up as u8), AtomicU64::new(latency));
+        HubStore { hub: self.clone(), link: link.into(), latency: latency.into() }
     }
 
     /// It as it stands: for [`MemoryHub::fail_over`].
@@ -115,6 +119,11 @@ impl HubStore {
         self.hub.news.notify_waiters();
     }
 
+    /// How long answers take from now on; a millisecond at first. Each is as of when its call was made.
+    pub fn set_latency(&self, latency: Duration) {
+        self.latency.store(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
     fn is(&self, link: Link) -> bool {
         self.link.load(Ordering::Acquire) == link as u8
     }
@@ -134,7 +143,7 @@ impl HubStore {
             let lost = self.is(Link::RepliesLost);
             let answer = execute(&self.hub);
             self.hub.news.notify_waiters();
-            tokio::time::sleep(LATENCY).await;
+            tokio::time::sleep(Duration::from_micros(self.latency.load(Ordering::Acquire))).await;
             if lost || self.is(Link::Down) { Err(away()) } else { answer }
         }
         .boxed()

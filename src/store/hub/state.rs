@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::engine::{OperationKey, Scope, Timestamp};
 use crate::store::fleet::{
-    Acquired, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Place, Posted, Probe, Renewals, Renewed, Terms,
-    Token,
+    Acquired, Agreement, Lapsed, Lease, Letter, LetterName, MemberId, News, Order, Place, Posted, Probe, Renewals,
+    Renewed, Terms, Token,
 };
 
 /// News kept for a member that does not ask.
@@ -98,6 +98,9 @@ impl Hub {
 
     pub(super) fn renew(&mut self, now: Timestamp, member: MemberId, terms: Terms, leases: &[Lease]) -> Renewals {
         self.members.insert(member, now);
+        if terms.clock == Agreement::Differs {
+            self.failover_at = Some(now);
+        }
         let answers = leases.iter().map(|lease| self.renew_one(now, terms, lease)).collect();
         let alive = self.members.values().filter(|seen| now.since(**seen) <= terms.ttl).count();
         let failover_ago = self.failover_at.map(|at| now.since(at)).filter(|ago| *ago <= terms.memory);

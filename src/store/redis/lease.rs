@@ -17,7 +17,9 @@ use super::read;
 use super::{scripts, value};
 use crate::clock::Clock;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::fleet::{Acquired, Joined, Lapsed, Lease, MemberId, News, Place, Renewals, Renewed, Terms, Token};
+use crate::store::fleet::{
+    Acquired, Agreement, Joined, Lapsed, Lease, MemberId, News, Place, Renewals, Renewed, Terms, Token,
+};
 use crate::store::{Recovery, StoreError};
 
 /// Mailboxes looked at for one that nobody owns, at most, in one call.
@@ -44,7 +46,8 @@ async fn present(context: &Context, member: Option<MemberId>, terms: Terms) -> R
         // It was asked over a new connection, which leads elsewhere.
         first = ask_present(context, member, terms, "").await?;
     }
-    let told = if context.link.take_step() { ask_present(context, member, terms, "step").await? } else { first };
+    let steps = context.link.take_step() || terms.clock == Agreement::Differs;
+    let told = if steps { ask_present(context, member, terms, "step").await? } else { first };
     let (time, members, failover) = told;
     let ago = u64::try_from(failover).ok().map(Duration::from_micros).filter(|ago| *ago <= terms.memory);
     Ok(Present { time: context.forward(time), members: u32::try_from(members).unwrap_or(u32::MAX), failover_ago: ago })
@@ -83,7 +86,7 @@ pub(super) async fn join(context: &Context) -> Result<Joined, StoreError> {
     // From here on instants are the server's own: members set their clocks by it.
     context.offset.align();
     context.join();
-    let terms = Terms { ttl: Duration::ZERO, memory: Duration::ZERO };
+    let terms = Terms { ttl: Duration::ZERO, memory: Duration::ZERO, clock: Agreement::Agrees };
     let time = present(context, Some(member), terms).await?.time;
     let (ends, mailboxes) = (context.names.global("ends"), context.names.global("mailboxes"));
     let mut seed = redis::cmd("ZUNIONSTORE");

@@ -5,7 +5,7 @@
 -- ARGV[1]  member (empty: none)
 -- ARGV[2]  how long a member counts, in microseconds
 -- ARGV[3]  the run that the caller's connection leads to
--- ARGV[4]  the run it led to before (empty: none; a step: the caller has seen the clock step)
+-- ARGV[4]  the run it led to before (empty: none; a step: the caller has seen the clock step, or its own differs)
 -- Answer   {now, members, microseconds since the last failover (-1: none)}
 --
 -- Another run took over, or what was kept here is gone though the caller has seen it: writes may have been lost.
