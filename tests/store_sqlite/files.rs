@@ -179,6 +179,27 @@ fn a_second_store_of_one_process_is_refused_until_the_first_is_closed() {
 
 #[cfg(unix)]
 #[test]
+fn a_store_whose_lock_was_removed_writes_nothing_once_another_may_have_the_file() {
+    let place = Place::new();
+    let first = place.open();
+    block_on(first.insert(vec![new(1)])).unwrap();
+    fs::remove_file(place.folder().join("outbox.db-lock")).unwrap();
+    let second = place.open();
+    for error in [
+        block_on(first.insert(vec![new(2)])).expect_err("it has lost its lock"),
+        block_on(first.record([].into())).expect_err("nor is anything else written"),
+    ] {
+        assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
+        assert!(error.to_string().contains("outbox.db-lock was removed or replaced"), "{error}");
+    }
+    block_on(second.insert(vec![new(3)])).unwrap();
+    assert!(block_on(found(&second, 1)).is_some() && block_on(found(&second, 2)).is_none());
+    block_on(first.close()).unwrap();
+    block_on(second.insert(vec![new(4)])).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
 fn a_link_to_a_file_that_is_not_there_makes_no_new_outbox_in_its_place() {
     let place = Place::new();
     let (link, volume) = (place.folder().join("link.db"), place.folder().join("volume"));

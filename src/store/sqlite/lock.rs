@@ -3,6 +3,10 @@
 //! SQLite would let two processes write by turns, and both would send. A lock on a file beside the outbox keeps the
 //! second one out; the system takes it away with the process that held it, however that ended. It is a file of its own
 //! because closing any handle of the outbox itself would drop SQLite's own locks on it. It stays there, empty.
+//!
+//! A lock is on a file, and others find it by its name. Who removes a "stale" one takes the name away while the lock is
+//! held, and the next process locks a new file of that name. So the name is looked at before each commit: when it leads
+//! to another file, nothing is written any more. On Windows a file that is open cannot be removed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -18,7 +22,8 @@ const TRY_EVERY: Duration = Duration::from_millis(10);
 /// The lock, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+    outbox: PathBuf,
 }
 
 /// The file with `suffix` after its name.
@@ -39,7 +44,10 @@ impl Lock {
         let mut tries = 1 + wait.as_millis() / TRY_EVERY.as_millis();
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(Self { _file: lock }),
+                Ok(()) => {
+                    let lock = Self { file: lock, outbox: file.to_owned() };
+                    return lock.check().map(|()| lock);
+                }
                 Err(TryLockError::WouldBlock) if tries > 1 => {
                     tries -= 1;
                     thread::park_timeout(TRY_EVERY);
@@ -56,4 +64,39 @@ impl Lock {
             }
         }
     }
+
+    /// Whether whoever comes next will find this lock.
+    ///
+    /// # Errors
+    /// When its name leads to no file or to another one: then another process may have the outbox.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let path = beside(&self.outbox, "-lock");
+        if is_at(&self.file, &path) {
+            return Ok(());
+        }
+        Err(unusable(
+            &self.outbox,
+            format_args!(
+                "{} was removed or replaced while this process held it, so another one may be sending from this outbox: \
+                 nothing more is written; end both, start one, and leave that file where it is",
+                path.display()
+            ),
+        ))
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(ours), Ok(theirs)) => place(ours) == place(theirs),
+        (_, Err(error)) => error.kind() != std::io::ErrorKind::NotFound,
+        (Err(_), Ok(_)) => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    true
 }

@@ -99,7 +99,8 @@ impl SqliteStore {
         let reads = reader::start(&file, &options)?;
         let checkpointer = Checkpointer::start(&file, &options)?;
         // What the writer needs is made here, so that what is wrong is told here.
-        Writer::new(&file, &opened.connection, &checkpointer, &options).map_err(|fault| fault.at(&file))?;
+        Writer::new(&file, (&opened.connection, &opened.lock), &checkpointer, &options)
+            .map_err(|fault| fault.at(&file))?;
         let (calls, receiver) = mpsc::channel(CALLS_MAX);
         let attempts_for = options.attempts_for;
         let run = move || write(opened, checkpointer, receiver, &options);
@@ -150,7 +151,7 @@ impl SqliteStore {
 /// The writer's thread: writes to the end, takes the log over, lets go of the file, and says so.
 fn write(opened: Opened, mut checkpointer: Checkpointer, mut calls: mpsc::Receiver<Call>, options: &SqliteOptions) {
     let Opened { connection, lock, file } = opened;
-    let end = match Writer::new(&file, &connection, &checkpointer, options) {
+    let end = match Writer::new(&file, (&connection, &lock), &checkpointer, options) {
         Ok(writer) => writer.run(&mut calls),
         // It was made once before this thread began; who calls finds it closed.
         Err(_) => End::Died,

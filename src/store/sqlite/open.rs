@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -151,6 +152,11 @@ pub(super) fn connect(file: &Path, options: &SqliteOptions) -> Result<Connection
         .map_err(|fault| fault.at(file))
 }
 
+/// The wait for other programs, cut to what SQLite takes: it counts milliseconds in 31 bits, which is 24 days.
+pub(super) fn busy_wait(options: &SqliteOptions) -> Duration {
+    options.busy_wait.min(Duration::from_millis(i32::MAX.unsigned_abs().into()))
+}
+
 fn set(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
     if connection.is_readonly("main")? {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
@@ -158,7 +164,7 @@ fn set(connection: &Connection, options: &SqliteOptions) -> Result<(), Fault> {
     }
     // Closing moves nothing by itself: a file that is refused stays as it is, to the last byte.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.busy_timeout(options.busy_wait)?;
+    connection.busy_timeout(busy_wait(options))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Fault::Row(format!("it keeps a journal of kind `{mode}`, not a write-ahead log")));
@@ -233,6 +239,16 @@ mod tests {
                 |what: &str| connection.query_row(&format!("PRAGMA {what}"), [], |row| row.get::<_, i64>(0)).unwrap();
             let settings = ["synchronous", "foreign_keys", "wal_autocheckpoint", "fullfsync", "page_size"].map(ask);
             assert_eq!(settings, [2, 1, 0, 1, PAGE_BYTES]);
+        }
+    }
+
+    #[test]
+    fn a_wait_without_end_is_as_long_as_sqlite_can_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        for wait in [Duration::from_secs(25 * 86_400), Duration::MAX] {
+            let opened = open(&folder.path().join("outbox.db"), &SqliteOptions::new().busy_wait(wait)).unwrap();
+            let waits: i64 = opened.connection.query_row("PRAGMA busy_timeout", [], |row| row.get(0)).unwrap();
+            assert_eq!(waits, i64::from(i32::MAX));
         }
     }
 

@@ -43,7 +43,8 @@ pub struct SqliteOptions {
     pub file_bytes_max: Option<u64>,
     /// How long opening waits for another process to let go of the file.
     pub lock_wait: Duration,
-    /// How long a write waits for a transaction of another program, such as the `sqlite3` shell.
+    /// How long a write waits for a transaction of another program, such as the `sqlite3` shell. More than
+    /// SQLite can wait (2³¹ ms, 24 days) is cut to that.
     pub busy_wait: Duration,
     /// Looks at every commit, and can make one fail.
     #[cfg(feature = "test-util")]

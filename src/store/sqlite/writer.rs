@@ -11,6 +11,9 @@
 //! fail and the rest is tried again without them, because what is recorded of accepted operations matters more than new
 //! ones.
 //!
+//! Before each transaction the lock is looked at. Once another process may have the outbox, every call fails and nothing is
+//! written.
+//!
 //! A caller that stops listening changes nothing: what has been handed over is written.
 
 use std::path::Path;
@@ -22,6 +25,7 @@ use tokio::sync::mpsc;
 use super::call::{Answer, Call, GROUP_OPERATIONS_MAX, Group, Reply, gather};
 use super::checkpoint::Checkpointer;
 use super::fault::Fault;
+use super::lock::Lock;
 use super::options::SqliteOptions;
 use super::purge::Purge;
 use super::reply::Callers;
@@ -64,6 +68,7 @@ enum After {
 pub(super) struct Writer<'c> {
     file: &'c Path,
     connection: &'c Connection,
+    lock: &'c Lock,
     begin: Statement<'c>,
     commit: Statement<'c>,
     writes: Writes<'c>,
@@ -79,13 +84,14 @@ pub(super) struct Writer<'c> {
 impl<'c> Writer<'c> {
     pub(super) fn new(
         file: &'c Path,
-        connection: &'c Connection,
+        (connection, lock): (&'c Connection, &'c Lock),
         checkpointer: &'c Checkpointer,
         options: &SqliteOptions,
     ) -> Result<Self, Fault> {
         Ok(Self {
             file,
             connection,
+            lock,
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
             writes: Writes::new(connection, options)?,
@@ -116,6 +122,9 @@ impl<'c> Writer<'c> {
 
     fn perform(&mut self, mut group: Vec<Call>) -> After {
         let mut forgot = false;
+        if let Err(error) = self.lock.check() {
+            group.drain(..).for_each(|call| call.fail(error.clone()));
+        }
         while !group.is_empty() {
             match self.transact(&group) {
                 Ok(answers) => {
