@@ -194,6 +194,37 @@ async fn refused_credentials_are_the_accounts_and_are_not_tried_again_at_once() 
 }
 
 #[tokio::test]
+async fn a_refusal_that_names_no_oauth_error_says_nothing_about_the_credentials() {
+    for (line, body) in [
+        ("403 Forbidden", "<html><body>Blocked by the proxy</body></html>"),
+        ("404 Not Found", ""),
+        ("407 Proxy Authentication Required", r#"{"message":"log in"}"#),
+        ("400 Bad Request", r#"{"error":{"code":"BadRequest"}}"#),
+    ] {
+        let server = Server::start(move |_, _| Step::Write(answer(line, &[], body))).await;
+        let clock = Arc::<HandClock>::default();
+        let transport = transport(&server, &clock);
+        let verdict = transport.send(attempt()).await.verdict;
+        assert!(matches!(verdict, Verdict::Transient { sent: Sent::No, .. }), "{line}: {verdict:?}");
+        let error = transport.check().await.expect_err("no token");
+        assert!(error.is_retryable() && error.to_string().contains("named no OAuth error"), "{error}");
+        clock.advance(1);
+        transport.send(attempt()).await;
+        assert_eq!(server.count(TOKEN), 2, "{line}: asked again soon");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_has_expired_already_is_not_asked_for_with_every_send() {
+    let server = Server::start(|r, _| if is_token(r) { token("t", 0) } else { accepted() }).await;
+    let transport = transport(&server, &Arc::default());
+    send_many(&transport, 20).await;
+    assert_eq!((server.count(TOKEN), server.count("sendMail")), (1, 0));
+    let error = transport.check().await.expect_err("no token");
+    assert!(error.is_retryable() && error.to_string().contains("`expires_in` is 0"), "{error}");
+}
+
+#[tokio::test]
 async fn an_authority_in_trouble_is_asked_at_growing_intervals() {
     let server = Server::start(|_, _| status("503 Service Unavailable")).await;
     let clock = Arc::<HandClock>::default();
@@ -216,6 +247,8 @@ async fn an_answer_that_is_no_token_is_not_used() {
         r#"{"token_type":"Bearer","access_token":""}"#,
         r#"{"token_type":"Bearer","access_token":"t\r\nx: y"}"#,
         r#"{"token_type":"Bearer","access_token":"t","expires_in":"soon"}"#,
+        r#"{"token_type":"Bearer","access_token":"t","expires_in":0}"#,
+        r#"{"token_type":"Bearer","access_token":"t","expires_in":"0"}"#,
     ] {
         let server = Server::start(move |_, _| Step::Write(answer("200 OK", &[], body))).await;
         let verdict = transport(&server, &Arc::default()).send(attempt()).await.verdict;

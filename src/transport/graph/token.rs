@@ -71,7 +71,7 @@ impl Token {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The authority refused the credentials: a person has to mend them.
+    /// The authority refused the credentials, in its own words (RFC 6749, 5.2): a person has to mend them.
     #[error("the authority answered {status} `{code}`: check tenant id, client id, secret and their expiry")]
     Refused {
         /// HTTP status.
@@ -81,7 +81,7 @@ pub enum TokenError {
         /// Its id of the request, for support cases.
         correlation_id: Option<String>,
     },
-    /// The authority is out of reach or busy; the same request may work later.
+    /// The authority is out of reach or busy, or somebody else answered in its place; the same request may work later.
     #[error("the authority is not available ({reason})")]
     Unavailable {
         /// HTTP status, if it answered.
@@ -287,6 +287,9 @@ pub(super) fn granted(body: &[u8]) -> Result<(String, Duration), TokenError> {
         Some(Seconds::Number(seconds)) => Some(seconds),
         Some(Seconds::Text(text)) => Some(text.trim().parse().map_err(|_| unusable("a lifetime that is no number"))?),
     };
+    if seconds == Some(0) {
+        return Err(unusable("it has expired already (`expires_in` is 0)"));
+    }
     Ok((token, seconds.map_or(LIFETIME_UNSAID, Duration::from_secs).min(LIFETIME_MAX)))
 }
 
@@ -303,11 +306,14 @@ pub(super) fn refused(status: StatusCode, retry_after: Option<Duration>, body: &
     let word =
         |text: &String| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let code = Some(body.error).filter(word).unwrap_or_default();
+    // The authority names an error (RFC 6749, 5.2). An answer without one is from a proxy on the way, and says nothing
+    // about the credentials.
+    let named = !code.is_empty();
     let busy = matches!(code.as_str(), "temporarily_unavailable" | "server_error");
-    if busy || !status.is_client_error() || matches!(status.as_u16(), 408 | 429) {
+    if busy || !named || !status.is_client_error() || matches!(status.as_u16(), 408 | 429) {
         return TokenError::Unavailable {
             status: Some(status.as_u16()),
-            reason: format!("it answered {status}"),
+            reason: format!("it answered {status}{}", if named { "" } else { " and named no OAuth error" }),
             retry_after,
         };
     }
