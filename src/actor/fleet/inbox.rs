@@ -241,3 +241,41 @@ fn accepted(of: &OperationRecord, at: Timestamp) -> Record {
         order: None,
     }
 }
+
+impl Membership {
+    /// Whether something may have been posted that has not been read; if so, it is being asked for from now on.
+    pub(super) fn ask_letters(&self, mailbox: &str) -> bool {
+        let mut state = self.state();
+        let Some(inbox) = state.leases.get_mut(mailbox).map(|held| &mut held.inbox) else { return false };
+        let unread = inbox.is_unread();
+        if unread {
+            (inbox.told, inbox.asked) = (false, inbox.posted);
+        }
+        unread
+    }
+
+    /// What was read reaches up to there; `None`: there was nothing, so what had been posted by then is over.
+    pub(super) fn has_read(&self, mailbox: &str, to: Option<crate::store::fleet::Place>) {
+        if let Some(inbox) = self.state().leases.get_mut(mailbox).map(|held| &mut held.inbox) {
+            inbox.read = to.unwrap_or(inbox.asked).max(inbox.asked);
+        }
+    }
+
+    /// It was asked for, and not answered: the next renewal has it asked for again.
+    pub(super) fn has_not_read(&self, mailbox: &str) {
+        if let Some(held) = self.state().leases.get_mut(mailbox) {
+            held.inbox.failed = true;
+        }
+    }
+
+    /// Something was posted; false when that is no concern of ours.
+    pub(super) fn on_posted(&self, mailbox: &str) -> bool {
+        match self.state().leases.get_mut(mailbox) {
+            Some(held) => {
+                held.inbox.told = true;
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -256,42 +256,6 @@ impl Membership {
         state.leases.get(&lease.mailbox).filter(|held| held.lease == *lease).map(|held| state.tenure_of(held))
     }
 
-    /// Whether something may have been posted that has not been read; if so, it is being asked for from now on.
-    fn ask_letters(&self, mailbox: &str) -> bool {
-        let mut state = self.state();
-        let Some(inbox) = state.leases.get_mut(mailbox).map(|held| &mut held.inbox) else { return false };
-        let unread = inbox.is_unread();
-        if unread {
-            (inbox.told, inbox.asked) = (false, inbox.posted);
-        }
-        unread
-    }
-
-    /// What was read reaches up to there; `None`: there was nothing, so what had been posted by then is over.
-    fn has_read(&self, mailbox: &str, to: Option<Place>) {
-        if let Some(inbox) = self.state().leases.get_mut(mailbox).map(|held| &mut held.inbox) {
-            inbox.read = to.unwrap_or(inbox.asked).max(inbox.asked);
-        }
-    }
-
-    /// It was asked for, and not answered: the next renewal has it asked for again.
-    fn has_not_read(&self, mailbox: &str) {
-        if let Some(held) = self.state().leases.get_mut(mailbox) {
-            held.inbox.failed = true;
-        }
-    }
-
-    /// Something was posted; false when that is no concern of ours.
-    fn on_posted(&self, mailbox: &str) -> bool {
-        match self.state().leases.get_mut(mailbox) {
-            Some(held) => {
-                held.inbox.told = true;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// The lease is not ours any more.
     pub(super) fn let_go(&self, lease: &Lease) {
         let mut state = self.state();
