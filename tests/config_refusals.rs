@@ -381,3 +381,19 @@ fn drafts_and_batches_do_not_go_together() {
     let error = refusal("[transport.graph]\nmode = \"draft-then-send\"\nbatch_max = 5");
     assert!(error.contains("transport.graph.mode") && error.contains("batch_max = 1"), "{error}");
 }
+
+#[test]
+fn a_limit_that_holds_less_than_one_draft_takes_is_refused() {
+    for key in ["mailbox", "tenant", "application"] {
+        for limit in ["30 requests / 1m bucket(1)", "1 requests / 1m"] {
+            let file = |kind: &str| {
+                format!(
+                    "[transport.graph]\nmode = \"{kind}\"\n[transport]\nkind = \"graph\"\n[{key}]\nlimits = [\"{limit}\"]"
+                )
+            };
+            let error = refusal(&file("draft-then-send"));
+            assert!(error.contains(&format!("{key}.limits")) && error.contains("takes 2 requests"), "{key}: {error}");
+            assert!(!refusal(&file("send-mail")).contains("requests at once"), "{key}");
+        }
+    }
+}

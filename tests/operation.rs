@@ -139,6 +139,7 @@ fn every_row_of_the_release_table_is_settled_as_written() {
         ),
         ("429 concurrency", settled(throttled(None, ThrottleKind::Concurrency), 429), COUNT, back, back, Slot::Free),
         ("400", settled(Verdict::Permanent { of: Subject::Message }, 400), COUNT, back, COUNT, Slot::Free),
+        ("no token", settled(Verdict::Permanent { of: Subject::Credentials }, 401), back, back, back, Slot::Free),
         ("403", settled(Verdict::Permanent { of: Subject::Account }, 403), COUNT, back, COUNT, Slot::Free),
         ("500", settled(failed.clone(), 500), COUNT, COUNT, COUNT, Slot::Free),
         ("408", settled(failed, 408), COUNT, COUNT, COUNT, LINGER),

@@ -76,7 +76,7 @@ impl MailboxActor {
     fn command(&mut self, input: Input) -> bool {
         // A rebuilt engine starts from the policy and the operators' holds that are in force then.
         let lasts = match &input {
-            Input::Reconfigure(_) => true,
+            Input::Reconfigure(_) | Input::Unsuspend => true,
             Input::Hold(hold) => is_noted(&hold.target),
             Input::Resume(target) => is_noted(target),
             _ => false,

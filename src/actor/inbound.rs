@@ -14,10 +14,13 @@ use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::{ClaimFailure, Input, Record};
 use crate::engine::policy::CutOff;
-use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
+use crate::engine::{Answer, OperationKey, Sent, Timestamp, Verdict};
 use crate::store::{Claim, DamagedEmail, Inserted, NoteChange, StoreError};
 use crate::submission::SubmitError;
 use crate::telemetry::{EventKind, StorePolicy};
+
+/// What is counted of an attempt that was not made.
+const UNSENT: Verdict = Verdict::Transient { sent: Sent::No, retry_after: None };
 
 impl MailboxActor {
     pub(super) fn on_reply(&mut self, reply: Reply) {
@@ -32,12 +35,17 @@ impl MailboxActor {
         match reply {
             Reply::Shared(input) => self.on_shared(input),
             Reply::Finished { key, attempt, answer } => self.on_finished(key, attempt, answer),
+            Reply::Unsent { key, attempt } => self.on_unsent(key, attempt),
             Reply::Crashed { key, attempt } => self.on_crashed(key, attempt),
-            Reply::Settled { key, answer } => self.on_settled(key, answer),
+            Reply::Settled { key, answer } => {
+                let verdict = answer.verdict.clone();
+                self.on_settled(key, &verdict, Input::Finished { key, answer });
+            }
+            Reply::Returned { key } => self.on_settled(key, &UNSENT, Input::Unsent { key }),
             Reply::Abandoned { key } => {
                 let mailbox = Arc::clone(self.seat.id());
                 self.world.reporter.report(self.now, EventKind::PermitAbandoned { mailbox });
-                self.on_settled(key, Verdict::Unknown.into());
+                self.on_settled(key, &Verdict::Unknown, Input::Abandoned { key });
             }
             Reply::Withdrawn { key } => self.step(Input::Cancel { key }),
             Reply::Resolved { key, accepted } => self.step(Input::Resolved { key, accepted }),
@@ -77,6 +85,15 @@ impl MailboxActor {
         }
     }
 
+    /// It was not made, for a reason of our own.
+    fn on_unsent(&mut self, key: OperationKey, attempt: u32) {
+        if self.lands(key, attempt, &UNSENT) {
+            self.has_survived(key);
+            self.step(Input::Unsent { key });
+            self.desk.pay_unknown(key);
+        }
+    }
+
     /// The transport panicked on it, so nobody knows what was sent.
     fn on_crashed(&mut self, key: OperationKey, attempt: u32) {
         if self.lands(key, attempt, &Verdict::Unknown) {
@@ -99,12 +116,12 @@ impl MailboxActor {
         lands
     }
 
-    fn on_settled(&mut self, key: OperationKey, answer: Answer) {
+    fn on_settled(&mut self, key: OperationKey, verdict: &Verdict, input: Input) {
         if self.desk.land(key, 0).is_none() {
             return;
         }
-        self.count_drained(&answer.verdict);
-        self.step(Input::Finished { key, answer });
+        self.count_drained(verdict);
+        self.step(input);
         self.desk.remove(key);
     }
 

@@ -19,7 +19,7 @@ use super::journal::guard;
 use super::reply::Reply;
 use super::seat::Seat;
 use super::world::World;
-use crate::engine::{Answer, OperationKey, Sent, Timestamp, Verdict};
+use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
 use crate::telemetry::{AttemptLabel, EventKind};
 use crate::transport::Attempt;
 
@@ -140,8 +140,7 @@ fn ready(world: &World, flight: &Flight, mut attempt: Attempt, deadline: Timesta
     let left = deadline.since(world.clock.now());
     let owned = world.fleet.as_ref().is_none_or(|fleet| fleet.may_send(flight.seat.id()));
     if left.is_zero() || !owned {
-        let answer = Verdict::Transient { sent: Sent::No, retry_after: None }.into();
-        world.reply(&flight.seat, Reply::Finished { key: flight.key, attempt: flight.number, answer });
+        world.reply(&flight.seat, Reply::Unsent { key: flight.key, attempt: flight.number });
         return None;
     }
     attempt.timeout = left;

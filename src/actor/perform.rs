@@ -12,7 +12,7 @@ use super::permit::{Permit, PermitError, TryAcquire};
 use super::shared_item::SharedItem;
 use crate::engine::mailbox::{Effect, Input, Outcome};
 use crate::engine::shared::{Asker, Input as SharedInput};
-use crate::engine::{Cost, Event, Lane, OperationKey, Scope, Sent, Timestamp, Verdict};
+use crate::engine::{Cost, Event, Lane, OperationKey, Scope, Timestamp};
 use crate::store::Claim;
 use crate::telemetry::Context;
 
@@ -109,8 +109,7 @@ impl MailboxActor {
         if let Some(permit) = returned {
             permit.revoke();
             self.desk.land(key, 0);
-            let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
-            self.step(Input::Finished { key, answer: unsent.into() });
+            self.step(Input::Unsent { key });
             self.desk.remove(key);
         }
     }

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::seat::Seat;
 use super::world::World;
 use crate::engine::mailbox::Refusal;
-use crate::engine::{Answer, Constraint, OperationKey, Sent, Timestamp, Verdict};
+use crate::engine::{Answer, Constraint, OperationKey, Timestamp};
 use crate::submission::InvalidSubmission;
 
 /// Leave to make one send now. Report how it ended with [`Permit::settle`].
@@ -21,6 +21,7 @@ use crate::submission::InvalidSubmission;
 /// nobody else knows whether its request has left. So give the send a deadline below `guard.request_deadline_max`, and
 /// do not keep a permit for later.
 ///
+/// One that is not used is given back with [`Permit::give_back`].
 /// Dropping it unsettled keeps its charge as if the send had reached the provider, and is reported as an event.
 #[must_use = "a permit that is dropped keeps its charge; settle it with how the send ended"]
 pub struct Permit {
@@ -146,10 +147,17 @@ impl Permit {
     /// Reports how the send ended: a [`Verdict`](crate::engine::Verdict), or an [`Answer`] with more in it.
     ///
     /// A throttle opens the mailbox's breaker for every send; a failure after which no byte left the machine gives
-    /// the charge back.
+    /// the charge back, and several of those in a row say that the provider is out of reach. Where it was your own
+    /// decision not to send, call [`Permit::give_back`].
     pub fn settle(mut self, answer: impl Into<Answer>) {
         self.stage = Stage::Settled;
         self.world.reply(&self.seat, Reply::Settled { key: self.key, answer: answer.into() });
+    }
+
+    /// Nothing was sent, and not because of the provider: what it was charged comes back, and no breaker hears of it.
+    pub fn give_back(mut self) {
+        self.stage = Stage::Settled;
+        self.world.reply(&self.seat, Reply::Returned { key: self.key });
     }
 
     /// Takes the permit apart without any report: nobody but the actor has seen it.
@@ -162,10 +170,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let key = self.key;
         match self.stage {
-            Stage::Offered => {
-                let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
-                self.world.reply(&self.seat, Reply::Settled { key, answer: unsent.into() });
-            }
+            Stage::Offered => self.world.reply(&self.seat, Reply::Returned { key }),
             Stage::Taken => self.world.reply(&self.seat, Reply::Abandoned { key }),
             Stage::Settled => {}
         }

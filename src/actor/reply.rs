@@ -14,10 +14,14 @@ pub(crate) enum Reply {
     Shared(Input),
     /// An attempt ended.
     Finished { key: OperationKey, attempt: u32, answer: Answer },
+    /// An attempt was not made, for want of time or of the mailbox.
+    Unsent { key: OperationKey, attempt: u32 },
     /// The transport panicked on an attempt.
     Crashed { key: OperationKey, attempt: u32 },
     /// A permit was settled.
     Settled { key: OperationKey, answer: Answer },
+    /// A permit was given back unused.
+    Returned { key: OperationKey },
     /// A permit was dropped unsettled.
     Abandoned { key: OperationKey },
     /// A caller gave up waiting for a permit.
@@ -61,8 +65,10 @@ impl Reply {
         matches!(
             self,
             Self::Finished { .. }
+                | Self::Unsent { .. }
                 | Self::Crashed { .. }
                 | Self::Settled { .. }
+                | Self::Returned { .. }
                 | Self::Abandoned { .. }
                 | Self::Resolved { .. }
         )

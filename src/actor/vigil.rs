@@ -94,7 +94,9 @@ impl MailboxActor {
 /// Which attempt of which operation has ended.
 fn attempt_of(reply: &Reply) -> Option<(OperationKey, u32)> {
     match reply {
-        Reply::Finished { key, attempt, .. } | Reply::Crashed { key, attempt } => Some((*key, *attempt)),
+        Reply::Finished { key, attempt, .. } | Reply::Unsent { key, attempt } | Reply::Crashed { key, attempt } => {
+            Some((*key, *attempt))
+        }
         _ => None,
     }
 }

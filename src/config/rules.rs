@@ -2,6 +2,7 @@
 //!
 //! One pass over everything, so that a person mends a file once and not once per problem.
 
+mod attempt;
 mod connect;
 mod fleet;
 mod horizon;
@@ -54,6 +55,13 @@ pub(crate) fn check_except(config: &Config, failed: &BTreeSet<String>) -> Vec<Pr
     let mut broken = of_policy(&base, "mailbox.limits");
     broken.extend(of_scope(&config.tenant, "tenant.limits"));
     broken.extend(of_scope(&config.application, "application.limits"));
+    for (scope, limits) in [
+        (&base.scope, "mailbox.limits"),
+        (&config.tenant, "tenant.limits"),
+        (&config.application, "application.limits"),
+    ] {
+        broken.extend(attempt::of_attempt(scope, limits, &config.transport));
+    }
     broken.extend(of_guard(&config.guard, &config.retry));
     broken.extend(of_deadline(&config.submit, &config.retry));
     broken.extend(horizon::of_horizon(&config.guard, &config.retry, &config.transport));
@@ -120,6 +128,7 @@ fn of_mailbox(
     }
     // A rule that the base already breaks is reported there, once.
     let mut rules = of_policy(&trial, "limits");
+    rules.extend(attempt::of_attempt(&trial.scope, "limits", &config.transport));
     rules.extend(of_guard(&config.guard, &trial.retry));
     rules.extend(of_deadline(&config.submit, &trial.retry));
     rules.extend(horizon::of_horizon(&config.guard, &trial.retry, &config.transport));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::cost::Unit;
 use super::scope::ScopeKind;
 use super::time::Timestamp;
-use super::verdict::{Answer, Sent, ThrottleKind, Verdict};
+use super::verdict::{Answer, Sent, Subject, ThrottleKind, Verdict};
 
 /// HTTP "Request Timeout": answered, but what the provider does with the request is not over.
 const REQUEST_TIMEOUT: u16 = 408;
@@ -115,7 +115,8 @@ pub fn settle(
                 held
             }
         }
-        Verdict::Permanent { .. } => {
+        Verdict::Permanent { of: Subject::Credentials } => Settlement::NOTHING_SENT,
+        Verdict::Permanent { of: Subject::Message | Subject::Mailbox | Subject::Account } => {
             Settlement { recipients: Charge::Release, ..Settlement::held(ended_at, Slot::Free) }
         }
         Verdict::Transient { sent: Sent::No, .. } => Settlement::NOTHING_SENT,

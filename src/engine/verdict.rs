@@ -92,6 +92,8 @@ pub enum Subject {
     Mailbox,
     /// The account or its credentials (401, 403).
     Account,
+    /// The account's credentials, and no token was given for them: nothing left the machine, so the charge comes back.
+    Credentials,
 }
 
 impl Subject {
@@ -102,6 +104,7 @@ impl Subject {
             Self::Message => "message",
             Self::Mailbox => "mailbox",
             Self::Account => "account",
+            Self::Credentials => "credentials",
         }
     }
 }

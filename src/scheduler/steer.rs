@@ -94,7 +94,7 @@ impl SchedulerHandle {
     }
 
     /// Lifts a hold. Also brings back a mailbox that is held after repeated failures of its actor, or that the
-    /// provider suspended. [`SchedulerHandle::ended_orders`] shows it with its reason.
+    /// provider suspended; [`HoldScope::All`] brings back every mailbox that the provider suspended. [`SchedulerHandle::ended_orders`] shows it with its reason.
     ///
     /// # Errors
     /// [`AskError`]: what was held is held.
@@ -116,6 +116,9 @@ impl SchedulerHandle {
         let change = NoteChange::Drop(HoldFacts::key(&scope));
         let part = lifted.as_ref().filter(|facts| facts.widening.is_some());
         let tell = async {
+            if scope == HoldScope::All {
+                self.command_all(&Input::Unsuspend).await?;
+            }
             match part {
                 Some(part) => self.tell_rest(part).await,
                 None => unless_rebuilt(self.tell_resume(&scope, operation.as_ref()).await),

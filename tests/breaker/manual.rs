@@ -24,6 +24,8 @@ fn a_trip_never_shortens_a_cooldown_and_one_in_the_past_does_nothing() {
     rig.attempt(at(10), throttle(None));
     rig.breaker.trip(at(11), at(20), 0, &mut rig.events);
     assert_eq!(rig.until(at(11)), at(70));
+    rig.breaker.trip(at(12), at(80), 0, &mut rig.events);
+    assert_eq!((rig.until(at(12)), rig.told()), (at(80), vec!["opened", "extended", "extended"]));
 }
 
 #[test]

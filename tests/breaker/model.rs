@@ -68,7 +68,7 @@ impl Life {
             // Only what has just started can still be taken back; what is older is on its way.
             Step::NeverSent if self.flights.last().is_some_and(|flight| flight.0 == now) => {
                 self.flights.pop();
-                self.rig.breaker.on_never_sent(now);
+                self.rig.breaker.on_never_sent(now, now);
             }
             Step::Finish(..) | Step::NeverSent => {}
             Step::Merge(ahead) => {

@@ -67,11 +67,21 @@ fn attempts_from_before_the_cooldown_are_waited_for_as_long_as_a_probe_and_no_lo
 fn the_token_comes_back_when_nothing_was_sent_or_the_answer_is_about_another_scope() {
     let mut rig = half_open();
     rig.start(at(60));
-    rig.breaker.on_never_sent(at(61));
+    rig.breaker.on_never_sent(at(61), at(60));
     assert_eq!(rig.gate(at(61)), Gate::Probe);
     rig.start(at(61));
     rig.breaker.on_elsewhere(at(62), at(61));
     assert_eq!((rig.gate(at(62)), rig.facts(at(62)).chain), (Gate::Probe, 1));
+}
+
+#[test]
+fn what_started_before_the_probe_and_never_left_does_not_free_its_token() {
+    let mut rig = half_open();
+    rig.start(at(90));
+    rig.breaker.on_never_sent(at(91), at(0));
+    assert_eq!(rig.breaker.gate(at(91), 1), Gate::ProbeInFlight { until: at(120) });
+    rig.breaker.on_never_sent(at(92), at(90));
+    assert_eq!(rig.gate(at(92)), Gate::Probe);
 }
 
 #[test]

@@ -181,7 +181,7 @@ async fn refused_credentials_are_the_accounts_and_are_not_tried_again_at_once() 
     let clock = Arc::<HandClock>::default();
     let transport = transport(&server, &clock);
     for answer in send_many(&transport, 20).await {
-        assert_eq!((answer.verdict, answer.status), (Verdict::Permanent { of: Subject::Account }, Some(401)));
+        assert_eq!((answer.verdict, answer.status), (Verdict::Permanent { of: Subject::Credentials }, Some(401)));
         assert_eq!(answer.provider_id.as_deref(), Some("c-1"));
     }
     assert_eq!((server.count(TOKEN), server.count("sendMail")), (1, 0), "twenty sends, one question");

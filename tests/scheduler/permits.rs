@@ -160,3 +160,20 @@ fn a_permit_request_is_judged_like_a_submission() {
         assert!(!error.is_retryable());
     });
 }
+
+#[test]
+fn permits_that_were_not_used_or_not_settled_say_nothing_of_the_provider() {
+    paused(|| async {
+        let scheduler = start(limited("100 requests / 1h"), Scripted::accepting()).await;
+        let handle = scheduler.handle();
+        for _ in 0..20 {
+            handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room").give_back();
+            drop(handle.acquire(MAILBOX, ONE, Lane::Foreground).await.expect("room"));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let open = handle.breakers().await.expect("facts");
+        assert!(open.is_empty(), "{open:?}");
+        let granted = handle.try_acquire(MAILBOX, ONE, Lane::Foreground).await.expect("an answer");
+        assert!(matches!(granted, TryAcquire::Granted(_)), "{granted:?}");
+    });
+}

@@ -1,9 +1,11 @@
 //! Cancel, hold, resume, trip, close, new limits, passivation.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mailweir::engine::breaker::BreakerState;
-use mailweir::engine::{OperationState, Scope, Wall};
+use mailweir::engine::{OperationState, Scope, Subject, Verdict, Wall};
 use mailweir::scheduler::{AskError, HoldScope, Order, OrderAnswer};
 use mailweir::{Lane, Outcome, Submission};
 
@@ -189,5 +191,32 @@ fn a_thousand_mailboxes_come_and_go() {
             assert!(handle.mailboxes().await.is_empty());
         }
         assert_eq!(transport.count(), 3_000);
+    });
+}
+
+#[test]
+fn resuming_everything_reaches_mailboxes_that_the_provider_suspended() {
+    paused(|| async {
+        let refuse = Arc::new(AtomicBool::new(true));
+        let refuses = Arc::clone(&refuse);
+        let transport = Scripted::new(move |_| {
+            let refused = refuses.load(Ordering::Relaxed);
+            let verdict = if refused { Verdict::Permanent { of: Subject::Credentials } } else { Verdict::Accepted };
+            async move { verdict.into() }
+        });
+        let scheduler = start(unlimited(), transport.clone()).await;
+        let handle = scheduler.handle();
+        let tickets = [
+            handle.submit(foreground("one")).await.expect("taken in"),
+            handle.submit(foreground("two")).await.expect("taken in"),
+        ];
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let before = transport.count();
+        assert!(before > 0 && before <= 2, "suspended after {before}");
+        refuse.store(false, Ordering::Relaxed);
+        handle.resume(HoldScope::All, Order::new("a new secret")).await.expect("resumed");
+        for ticket in tickets {
+            assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
+        }
     });
 }

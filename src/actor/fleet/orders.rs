@@ -135,7 +135,10 @@ fn obey(world: &World, hold: &HoldFacts) {
 
 fn resume(world: &World, scope: &HoldScope) {
     match scope {
-        HoldScope::All => world.shared.push(SharedItem::Input(SharedInput::Resume(Scope::Application))),
+        HoldScope::All => {
+            to_all(world, &Input::Unsuspend);
+            world.shared.push(SharedItem::Input(SharedInput::Resume(Scope::Application)));
+        }
         HoldScope::Tenant(tenant) => {
             world.shared.push(SharedItem::Input(SharedInput::Resume(Scope::Tenant(Arc::clone(tenant)))));
         }

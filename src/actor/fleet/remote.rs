@@ -19,7 +19,7 @@ use crate::actor::reply::Reply;
 use crate::actor::ticket::Ticket;
 use crate::engine::mailbox::{HoldTarget, Input, check_cost};
 use crate::engine::shared;
-use crate::engine::{OperationKey, Verdict};
+use crate::engine::{OperationKey, Sent, Verdict};
 use crate::store::fleet::{Landing, Obeyed, OrderBody, PersonWord};
 use crate::store::{Inserted, OperationRecord};
 use crate::submission::SubmitError;
@@ -168,8 +168,12 @@ impl MailboxActor {
     pub(in crate::actor) fn on_remote_reply(&mut self, reply: Reply) {
         match reply {
             Reply::Finished { key, attempt, answer } => self.land_remote(key, attempt, &answer.verdict),
+            Reply::Unsent { key, attempt } => {
+                let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
+                self.land_remote(key, attempt, &unsent);
+            }
             Reply::Crashed { key, attempt } => self.land_remote(key, attempt, &Verdict::Unknown),
-            Reply::Settled { key, .. } | Reply::Abandoned { key } => {
+            Reply::Settled { key, .. } | Reply::Returned { key } | Reply::Abandoned { key } => {
                 self.desk.land(key, 0);
                 drop(self.desk.remove(key));
             }

@@ -44,6 +44,13 @@ impl Tally {
         self.row = self.row.saturating_add(1);
     }
 
+    /// Of failures in a row those of the last minute count, for a scope that does not hear of every success between them.
+    pub(super) fn forget_old(&mut self, now: Timestamp) {
+        self.turn_to(now);
+        let recent = self.failures.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+        self.row = self.row.min(u16::try_from(recent).unwrap_or(u16::MAX));
+    }
+
     /// Whether that is enough to open. A policy number of zero turns its rule off.
     pub(super) fn is_bad(&self, policy: &BreakerPolicy) -> bool {
         let in_a_row =

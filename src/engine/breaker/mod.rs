@@ -49,6 +49,7 @@ mod probe;
 mod ramp;
 mod soft;
 mod state;
+mod steer;
 
 pub use concurrency::Concurrency;
 pub use facts::{BreakerFacts, BreakerState};
@@ -105,14 +106,9 @@ impl Breaker {
         }
     }
 
-    /// An attempt that [`Breaker::on_start`] announced never left: the probe token comes back.
-    ///
-    /// Whichever attempt it was: one from before the cooldown that is taken back only now frees the probe's token too.
-    pub fn on_never_sent(&mut self, now: Timestamp) {
-        let _ = now;
-        if let Some(active) = &mut self.active {
-            active.probe = None;
-        }
+    /// An attempt that [`Breaker::on_start`] announced at `started_at` never left: if it was the probe, its token comes back.
+    pub fn on_never_sent(&mut self, now: Timestamp, started_at: Timestamp) {
+        self.on_elsewhere(now, started_at);
     }
 
     /// An attempt ended with an answer about *another* scope: it says nothing here, but its probe token comes back.
@@ -121,6 +117,12 @@ impl Breaker {
         if let Some(active) = &mut self.active {
             active.release_probe(sent_at);
         }
+    }
+
+    /// What follows is an answer to an attempt that this scope did not grant, so it does not hear of every success: failures
+    /// in a row count while they are of the last minute.
+    pub(crate) fn on_hearsay(&mut self, now: Timestamp) {
+        self.tally.forget_old(now);
     }
 
     /// An attempt that started at `sent_at` ended with an answer about this scope.
@@ -177,53 +179,6 @@ impl Breaker {
     #[must_use]
     pub fn background_paused(&self, now: Timestamp) -> Option<Timestamp> {
         self.active.as_ref()?.soft.paused_until.filter(|until| now < *until)
-    }
-
-    /// An operator opens it until `until`; a longer cooldown stays. Afterwards it is half-open like after any other.
-    pub fn trip(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
-        if until <= now {
-            return;
-        }
-        let active = self.active.get_or_insert_default();
-        active.episodes.hold(now, until, TripReason::Manual);
-        active.probe = None;
-        events.push(active.opened(now, &self.scope, TripReason::Manual, active.episodes.until, waiting));
-    }
-
-    /// An operator closes it: cooldown, probe, ramp, health, ceilings and calibration are forgotten.
-    ///
-    /// Throttles of attempts that were in flight are forgiven; the next one of a later attempt opens it again.
-    pub fn close(&mut self, now: Timestamp, events: &mut Vec<Event>) {
-        self.tally = Tally::default();
-        let Some(active) = &mut self.active else { return };
-        let (was_closed, reason) = (active.is_closed(now), active.reason(now).unwrap_or(TripReason::Manual));
-        active.close(now);
-        if !was_closed {
-            events.push(Event::BreakerClosed { scope: self.scope.clone(), reason, trips: active.trips });
-        }
-        self.tidy(now);
-    }
-
-    /// Another process of ours met a cooldown of this scope: the later end wins.
-    pub fn merge_cooldown(&mut self, now: Timestamp, until: Timestamp, waiting: u32, events: &mut Vec<Event>) {
-        if until <= now {
-            return;
-        }
-        let active = self.active.get_or_insert_default();
-        let was_blocked = active.episodes.blocked_until(now).is_some();
-        if active.episodes.merge(now, until) {
-            active.probe = None;
-            events.push(active.held(now, &self.scope, was_blocked, waiting));
-        }
-    }
-
-    /// The declared limits changed: what was learned about the old ones is dropped, a cooldown stays.
-    pub fn forget_limits(&mut self) {
-        if let Some(active) = &mut self.active {
-            active.ceilings.clear();
-            active.soft = soft::Soft::default();
-            active.episodes.forget_measured();
-        }
     }
 
     /// A deadline has come (or any other instant): writes down what time has changed and tells of it.

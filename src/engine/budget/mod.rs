@@ -11,6 +11,7 @@
 
 mod admit;
 mod packed;
+mod reload;
 mod settle;
 mod standing;
 mod tenured;
@@ -18,7 +19,6 @@ mod tenured;
 mod tests;
 mod trouble;
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::breaker::{Breaker, BreakerFacts, BreakerMemory, Concurrency};
@@ -147,42 +147,6 @@ impl Budget {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
-    }
-
-    /// New limits. What was counted stays counted: each new limit takes over the record of the same unit and window, or
-    /// else that of the next longer window of its unit, which counts at least as much; of the longest where none is longer.
-    /// Of a record that a window in force keeps it takes only what its own length covers.
-    pub(crate) fn reconfigure(&mut self, now: Timestamp, policy: &ScopePolicy, rules: Rules<'_>) {
-        self.concurrency.set_limit(policy.concurrency);
-        if *self.limits != *policy.limits {
-            self.breaker.forget_limits();
-        }
-        if self.rows.is_empty() {
-            self.limits = policy.limits.clone().into_boxed_slice();
-            return;
-        }
-        let old = std::mem::take(&mut self.rows);
-        for limit in &policy.limits {
-            let of_unit = || old.iter().filter(|row| row.ledger.limit().unit() == limit.unit());
-            let window = |row: &Row| row.ledger.limit().window();
-            // Of several with one window, itself; or else the one whose bucket, if it has one, drains slowest.
-            let unlike = |row: &Row| (row.ledger.limit() != *limit, row.ledger.limit().amount());
-            let longer = of_unit().filter(|row| window(row) >= limit.window());
-            let longer = longer.min_by_key(|row| (window(row), unlike(row)));
-            let mut row = match longer.or_else(|| of_unit().max_by_key(|row| (window(row), Reverse(unlike(row))))) {
-                None => Row::new(*limit, rules, self.known_since),
-                Some(before) => before.clone(),
-            };
-            let before = row.ledger.limit();
-            let stays = |other: &Limit| other.unit() == before.unit() && other.window() == before.window();
-            row.ledger.set_limit(now, *limit, rules.guard);
-            if before.window() > limit.window() && policy.limits.iter().any(stays) {
-                row.ledger.shorten(now, before.window(), rules.guard);
-            }
-            (row.terms, row.steady) = (rules.terms(limit, limit.amount()), Steady::UNKNOWN);
-            self.rows.push(row);
-        }
-        self.limits = policy.limits.clone().into_boxed_slice();
     }
 
     /// A foreground operation of this cost was submitted: the reserve learns what foreground needs.

@@ -82,24 +82,25 @@ impl Budget {
         }
     }
 
-    /// Nothing was sent: everything comes back.
-    pub(crate) fn release(&mut self, now: Timestamp, lane: Lane, cost: &Cost, rules: Rules<'_>) {
+    /// Nothing was sent of what was charged at `since`: everything comes back.
+    pub(crate) fn release(&mut self, now: Timestamp, since: Timestamp, lane: Lane, cost: &Cost, rules: Rules<'_>) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.concurrency.on_finish(lane);
-        self.breaker.on_never_sent(now);
+        self.breaker.on_never_sent(now, since);
         for index in 0..self.rows.len() {
             self.give_back(now, lane, cost, index, rules);
         }
     }
 
-    /// An attempt ended.
+    /// An attempt ended that was granted and sent at these two instants. The breaker judges it by the first: what was granted
+    /// before a cooldown knew nothing of it, however late it left. What it counts goes by the second.
     #[expect(clippy::too_many_arguments, reason = "one call settles every part of one attempt")]
     pub(crate) fn settle(
         &mut self,
         now: Timestamp,
         lane: Lane,
         cost: &Cost,
-        sent_at: Timestamp,
+        (granted_at, sent_at): (Timestamp, Timestamp),
         answer: &Answer,
         blame: Blame,
         rules: Rules<'_>,
@@ -114,8 +115,8 @@ impl Budget {
         };
         // Asked first: without a declared limit the breaker learns C from what is in flight.
         match blame {
-            Blame::Here => self.learn(now, sent_at, answer, rules, waiting, events),
-            Blame::Elsewhere => self.breaker.on_elsewhere(now, sent_at),
+            Blame::Here => self.learn(now, granted_at, answer, rules, waiting, events),
+            Blame::Elsewhere => self.breaker.on_elsewhere(now, granted_at),
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         match settlement.slot {
@@ -163,6 +164,20 @@ impl Budget {
             rows.iter().map(one).collect()
         };
         self.breaker.on_answer(now, sent_at, answer, uses, rules.breaker, waiting, events);
+    }
+
+    /// The same of an attempt that was sent while nobody had to ask here.
+    pub(crate) fn overhear(
+        &mut self,
+        now: Timestamp,
+        sent_at: Timestamp,
+        answer: &Answer,
+        rules: Rules<'_>,
+        waiting: u32,
+        events: &mut Vec<Event>,
+    ) {
+        self.breaker.on_hearsay(now);
+        self.learn(now, sent_at, answer, rules, waiting, events);
     }
 
     /// An attempt that had been given up was answered after all: its connection is free. Its charge stays.

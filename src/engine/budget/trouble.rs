@@ -31,6 +31,11 @@ impl Budget {
         (self.hold_until, self.suspended) = (Timestamp::EPOCH, Suspended::No);
     }
 
+    /// A person lifts the suspension alone.
+    pub(crate) fn unsuspend(&mut self) {
+        self.suspended = Suspended::No;
+    }
+
     pub(crate) fn hold_until(&self, now: Timestamp) -> Option<Timestamp> {
         match self.suspended {
             Suspended::Yes => Some(Timestamp::NEVER),

@@ -279,12 +279,11 @@ impl Ledger {
         });
     }
 
-    /// Forgets what this limit does not cover of a record that another ledger, of the longer window `from`, keeps. Call it
-    /// after [`Ledger::set_limit`].
-    pub(crate) fn shorten(&mut self, now: Timestamp, from: Duration, guard: &GuardPolicy) {
-        let longer = guarded(micros(from), guard.clock_error.as_ppm());
+    /// Forgets what this limit does not cover of a record that another ledger, of the longer window, keeps. Call it after
+    /// [`Ledger::set_limit`]; `from` is what [`Ledger::span`] was before it, by which the record was made.
+    pub(crate) fn shorten(&mut self, now: Timestamp, from: Duration) {
         if let Some(book) = &mut self.book {
-            book.log.shorten(longer.saturating_sub(self.rule.span));
+            book.log.shorten(micros(from).saturating_sub(self.rule.span));
         }
         self.expire(now);
     }

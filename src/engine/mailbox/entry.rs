@@ -106,7 +106,7 @@ pub(super) enum Step {
     /// Stopped by an operator's hold on it, its tenant or its campaign.
     Held,
     /// Charged here; the shared scopes were asked.
-    Reserving,
+    Reserving { since: Timestamp },
     /// Not charged here; the shared scopes grant it when they have room.
     Waiting,
     /// Charged everywhere; the attempt row is being written.
@@ -131,6 +131,20 @@ pub(super) enum Shared {
 }
 
 impl Step {
+    /// When it was charged, if it is not charged at `now`.
+    pub(super) fn charged_at(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Reserving { since } | Self::Claiming { since, .. } => *since,
+            Self::Attempting { sent_at, .. } => *sent_at,
+            Self::Free { .. }
+            | Self::Delayed { .. }
+            | Self::Queued(_)
+            | Self::Held
+            | Self::Waiting
+            | Self::Unknown { .. } => now,
+        }
+    }
+
     /// Its place in the `due` table, if it has one.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
         match self {

@@ -17,8 +17,17 @@ use crate::engine::spread::{offset, spread};
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Sent, Subject, Verdict};
 
+/// Who says how an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The provider, or the way to it: the breakers hear it.
+    Upstream,
+    /// We do. It settles the charge, and that is all.
+    Ours,
+}
+
 impl Mailbox {
-    pub(super) fn finished(&mut self, now: Timestamp, key: OperationKey, answer: Answer) {
+    pub(super) fn finished(&mut self, now: Timestamp, key: OperationKey, answer: Answer, word: Word) {
         let Some(entry) = self.table.get_mut(key) else { return };
         match entry.step {
             Step::Attempting { sent_at, shared } => {
@@ -28,7 +37,7 @@ impl Mailbox {
                 }
                 let (lane, cost, accepted) = (entry.lane, entry.cost(), answer.verdict == Verdict::Accepted);
                 let is_charged = self.table.standing().is_some() && self.budget.has_charged(lane, &cost);
-                self.settle(now, key, sent_at, shared, &answer);
+                self.settle(now, key, (sent_at, shared), &answer, word);
                 self.report(key, sent_at, &answer);
                 self.conclude(now, key, sent_at, answer);
                 self.stirred = !(accepted && is_charged && self.settles_quietly(now, &cost));
@@ -44,10 +53,18 @@ impl Mailbox {
         }
     }
 
-    fn settle(&mut self, now: Timestamp, key: OperationKey, sent_at: Timestamp, shared: Shared, answer: &Answer) {
+    fn settle(
+        &mut self,
+        now: Timestamp,
+        key: OperationKey,
+        (sent_at, shared): (Timestamp, Shared),
+        answer: &Answer,
+        word: Word,
+    ) {
         let waiting = self.waiting_count();
         let Some(entry) = self.table.get(key) else { return };
         let blame = match &answer.verdict {
+            _ if word == Word::Ours => Blame::Elsewhere,
             Verdict::Throttled(throttle) if !matches!(throttle.scope, None | Some(ScopeKind::Mailbox)) => {
                 Blame::Elsewhere
             }
@@ -57,7 +74,7 @@ impl Mailbox {
             now,
             entry.lane,
             &entry.cost(),
-            sent_at,
+            (sent_at, sent_at),
             answer,
             blame,
             Self::rules(&self.policy),
@@ -65,12 +82,28 @@ impl Mailbox {
             &mut self.events,
         );
         self.watch(key, answer);
-        let Some(entry) = self.table.get(key) else { return };
-        let unreachable = matches!(answer.verdict, Verdict::Transient { sent: Sent::No, .. });
-        if shared == Shared::Reserved || blame == Blame::Elsewhere || unreachable {
-            let tenant = self.table.tenant(entry).cloned();
-            self.effects.push_back(Effect::Settle { key, tenant, sent_at, answer: answer.clone() });
+        let unsent = matches!(answer.verdict, Verdict::Transient { sent: Sent::No, .. });
+        match (word, shared) {
+            (Word::Ours, Shared::NotAsked) => {}
+            (Word::Ours, Shared::Reserved) if unsent => self.give_back_shared(key),
+            (Word::Ours | Word::Upstream, Shared::Reserved) => self.tell_shared(key, sent_at, answer),
+            // Nobody had to ask, so the shared scopes hear of trouble alone, and of the success that ends it.
+            (Word::Upstream, Shared::NotAsked) => {
+                let ends_it = self.unreached && answer.verdict == Verdict::Accepted;
+                if unsent || ends_it {
+                    self.unreached = unsent;
+                }
+                if blame == Blame::Elsewhere || unsent || ends_it {
+                    self.tell_shared(key, sent_at, answer);
+                }
+            }
         }
+    }
+
+    fn tell_shared(&mut self, key: OperationKey, sent_at: Timestamp, answer: &Answer) {
+        let Some(entry) = self.table.get(key) else { return };
+        let tenant = self.table.tenant(entry).cloned();
+        self.effects.push_back(Effect::Settle { key, tenant, sent_at, answer: answer.clone() });
     }
 
     fn report(&mut self, key: OperationKey, sent_at: Timestamp, answer: &Answer) {
@@ -127,9 +160,13 @@ impl Mailbox {
             }
             Verdict::Permanent { of } => {
                 // The mailbox waits for a person; its operations stay where they are.
-                entry.apply(Transition::Suspend);
+                let transition = match of {
+                    Subject::Credentials => Transition::Void, // nothing left, and its row says so
+                    Subject::Message | Subject::Mailbox | Subject::Account => Transition::Suspend,
+                };
+                entry.apply(transition);
                 self.suspend(of, status);
-                self.record(now, key, Transition::Suspend, None);
+                self.record(now, key, transition, None);
                 self.again(now, key, None);
             }
             Verdict::Unknown => self.lost(now, key),
@@ -213,7 +250,7 @@ impl Mailbox {
             // An attempt under way is judged when it has ended, an unknown by its look-ups.
             let waits = matches!(
                 entry.step,
-                Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving
+                Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving { .. }
             );
             if waits && self.is_hopeless(entry) {
                 self.deadline_passed(now, key);
@@ -258,11 +295,11 @@ impl Mailbox {
         match entry.step {
             Step::Attempting { sent_at, shared } if self.is_poison(crashes) => {
                 let answer = Verdict::Unknown.into();
-                self.settle(now, key, sent_at, shared, &answer);
+                self.settle(now, key, (sent_at, shared), &answer, Word::Upstream);
                 self.report(key, sent_at, &answer);
                 self.set_aside(now, key, QuarantineCause::Poison);
             }
-            _ => self.finished(now, key, Verdict::Unknown.into()),
+            _ => self.finished(now, key, Verdict::Unknown.into(), Word::Upstream),
         }
     }
 
@@ -286,7 +323,7 @@ impl Mailbox {
                 self.exhaust(now, key, Transition::Expire);
             }
             Step::Unknown { .. } => {}
-            Step::Reserving => {
+            Step::Reserving { .. } => {
                 self.unreserve(now, key);
                 self.leave(now, key);
             }

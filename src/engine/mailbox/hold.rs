@@ -282,7 +282,7 @@ const fn waits(step: Step) -> bool {
         Step::Delayed { .. }
         | Step::Queued(_)
         | Step::Held
-        | Step::Reserving
+        | Step::Reserving { .. }
         | Step::Waiting
         | Step::Claiming { .. }
         | Step::Attempting { .. } => true,

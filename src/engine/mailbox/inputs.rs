@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, Shared, Step, Wish};
+use super::finish::Word;
 use super::table::End;
 use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::constraint::Constraint;
@@ -11,7 +12,7 @@ use crate::engine::lane::Lane;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::settlement;
 use crate::engine::time::Timestamp;
-use crate::engine::verdict::{Sent, Verdict};
+use crate::engine::verdict::{Sent, Subject, Verdict};
 
 impl Mailbox {
     pub(super) fn take(&mut self, now: Timestamp, input: Input) {
@@ -23,7 +24,12 @@ impl Mailbox {
             Input::AskShared(ask) => self.ask = ask,
             Input::Claimed { key } => self.claimed(now, key),
             Input::ClaimFailed { key, failure } => self.claim_failed(now, key, failure),
-            Input::Finished { key, answer } => self.finished(now, key, answer),
+            Input::Finished { key, answer } => self.finished(now, key, answer, Word::Upstream),
+            Input::Unsent { key } => {
+                let unsent = Verdict::Transient { sent: Sent::No, retry_after: None };
+                self.finished(now, key, unsent.into(), Word::Ours);
+            }
+            Input::Abandoned { key } => self.finished(now, key, Verdict::Unknown.into(), Word::Ours),
             Input::Resolved { key, accepted } => self.resolved(now, key, accepted),
             Input::Crashed { key, crashes } => self.crashed(now, key, crashes),
             Input::Cancel { key } => self.stop(now, key, Wish::Cancel),
@@ -33,7 +39,11 @@ impl Mailbox {
             Input::Discard(restored) => self.discard(now, *restored),
             Input::Hold(hold) => self.hold(hold),
             Input::Resume(target) => self.resume(&target),
-            Input::Troubled { scope, reason } => self.stop_passing(&scope, reason),
+            Input::Unsuspend => self.budget.unsuspend(),
+            Input::Troubled { scope, reason } => {
+                self.stop_passing(&scope, reason);
+                self.note_trouble(now, scope, reason);
+            }
             Input::Trip { until } => {
                 let waiting = self.waiting_count();
                 self.budget.trip(now, until, waiting, &mut self.events);
@@ -42,7 +52,7 @@ impl Mailbox {
             Input::Own(tenure) => self.own(now, tenure),
             Input::CloseBreaker => self.budget.close_breaker(now, &mut self.events),
             Input::Reconfigure(policy) => {
-                self.budget.reconfigure(now, &policy.scope, Self::rules(&policy));
+                self.budget.reconfigure(now, &policy.scope, &self.live(), Self::rules(&policy));
                 self.policy = policy;
                 // What is left to another owner, and for how long, is the policy's too.
                 self.tenure_at = now;
@@ -107,11 +117,11 @@ impl Mailbox {
         match self.table.get(key).map(|entry| entry.step) {
             // Nobody is left to use it.
             None => self.effects.push_back(Effect::Return { key, tenant: None }),
-            Some(Step::Reserving) if self.is_key_held(key) => {
+            Some(Step::Reserving { .. }) if self.is_key_held(key) => {
                 self.unreserve(now, key);
                 self.table.delay(key, Step::Held);
             }
-            Some(Step::Reserving) => {
+            Some(Step::Reserving { .. }) => {
                 self.reserving = self.reserving.saturating_sub(1);
                 self.claim(now, key, Shared::Reserved);
                 let is_claimed = |entry: &Entry| matches!(entry.step, Step::Claiming { .. });
@@ -128,13 +138,11 @@ impl Mailbox {
 
     fn waiting(&mut self, now: Timestamp, key: OperationKey, constraint: Constraint) {
         let Some(entry) = self.table.get_mut(key) else { return };
-        if entry.step != Step::Reserving {
-            return;
-        }
+        let Step::Reserving { since } = entry.step else { return };
         entry.step = Step::Waiting;
         self.reserving = self.reserving.saturating_sub(1);
         let (lane, cost) = (entry.lane, entry.cost());
-        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        self.budget.release(now, since, lane, &cost, Self::rules(&self.policy));
         let queue = (lane, self.table.get(key).and_then(|entry| self.table.tenant(entry)).cloned());
         self.shared_waits.insert(key, SharedWait { queue, constraint });
         if self.is_key_held(key) {
@@ -146,7 +154,7 @@ impl Mailbox {
     /// A limit of a shared scope was lowered below its cost since it was admitted: it ends as one that its own mailbox's
     /// limits can never hold.
     fn denied(&mut self, now: Timestamp, key: OperationKey) {
-        if matches!(self.table.get(key).map(|entry| entry.step), Some(Step::Reserving | Step::Waiting)) {
+        if matches!(self.table.get(key).map(|entry| entry.step), Some(Step::Reserving { .. } | Step::Waiting)) {
             self.deadline_passed(now, key);
         }
     }
@@ -155,8 +163,8 @@ impl Mailbox {
     pub(super) fn unreserve(&mut self, now: Timestamp, key: OperationKey) {
         let Some(entry) = self.table.get(key) else { return };
         self.reserving = self.reserving.saturating_sub(1);
-        let (lane, cost) = (entry.lane, entry.cost());
-        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        let (since, lane, cost) = (entry.step.charged_at(now), entry.lane, entry.cost());
+        self.budget.release(now, since, lane, &cost, Self::rules(&self.policy));
         self.give_back_shared(key);
     }
 
@@ -184,7 +192,10 @@ impl Mailbox {
         let (timeout, arrives_by) = self.may_take(since);
         // A row that took too long to write leaves no time to send.
         let late = kind == OperationKind::Send && arrives_by.since(now) < timeout / 2;
-        let stopped = self.budget.shut_until(now).is_some() || self.is_key_held(key) || self.is_unowned(now, key);
+        let stopped = self.is_overtaken(key, since)
+            || self.budget.shut_until(now).is_some()
+            || self.is_key_held(key)
+            || self.is_unowned(now, key);
         if unwanted || late || stopped {
             // The breaker opened, or somebody changed their mind, while the row was written: no byte has left.
             self.void(now, key, shared, now);
@@ -224,8 +235,8 @@ impl Mailbox {
     /// Gives back what was charged, here and at the shared scopes.
     pub(super) fn unclaim(&mut self, now: Timestamp, key: OperationKey, shared: Shared) {
         let Some(entry) = self.table.get(key) else { return };
-        let (lane, cost) = (entry.lane, entry.cost());
-        self.budget.release(now, lane, &cost, Self::rules(&self.policy));
+        let (since, lane, cost) = (entry.step.charged_at(now), entry.lane, entry.cost());
+        self.budget.release(now, since, lane, &cost, Self::rules(&self.policy));
         if shared == Shared::Reserved {
             self.give_back_shared(key);
         }
@@ -288,7 +299,9 @@ impl Mailbox {
     /// What became of the charge of a permit that was handed over.
     pub(super) fn record_permit(&mut self, now: Timestamp, key: OperationKey, sent_at: Timestamp, verdict: &Verdict) {
         let transition = match verdict {
-            Verdict::Transient { sent: Sent::No, .. } => Transition::Void,
+            Verdict::Transient { sent: Sent::No, .. } | Verdict::Permanent { of: Subject::Credentials } => {
+                Transition::Void
+            }
             Verdict::Unknown => Transition::Lose,
             _ => Transition::Accept,
         };

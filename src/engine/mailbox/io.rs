@@ -62,6 +62,18 @@ pub enum Input {
         /// How, by the transport's word.
         answer: Answer,
     },
+    /// An attempt, or a permit, ended on our side before anything left the machine: out of time, no longer owned, given
+    /// back. Everything that it was charged comes back, and it says nothing of any scope. A connection that could not be
+    /// made is the provider's affair, and an [`Input::Finished`].
+    Unsent {
+        /// Whose.
+        key: OperationKey,
+    },
+    /// A permit was dropped unsettled. It may have been used, so its charge stays; nobody is judged by it.
+    Abandoned {
+        /// Whose.
+        key: OperationKey,
+    },
     /// What became of an unknown: found accepted, or certainly absent.
     Resolved {
         /// Whose.
@@ -101,6 +113,8 @@ pub enum Input {
     Hold(Hold),
     /// An operator lifts a hold.
     Resume(HoldTarget),
+    /// A person lets everything go on: a mailbox that the provider suspended, too. Its own holds stay.
+    Unsuspend,
     /// A shared scope was throttled, or fails: a hold that it concerns lets nothing pass any more.
     Troubled {
         /// Which scope.
@@ -141,6 +155,8 @@ impl Input {
             | Self::Claimed { key }
             | Self::ClaimFailed { key, .. }
             | Self::Finished { key, .. }
+            | Self::Unsent { key }
+            | Self::Abandoned { key }
             | Self::Resolved { key, .. }
             | Self::Crashed { key, .. }
             | Self::Cancel { key }
@@ -150,6 +166,7 @@ impl Input {
             Self::AskShared(_)
             | Self::Hold(_)
             | Self::Resume(_)
+            | Self::Unsuspend
             | Self::Troubled { .. }
             | Self::Trip { .. }
             | Self::CloseBreaker

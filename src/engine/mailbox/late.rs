@@ -28,7 +28,7 @@ impl Mailbox {
         }
         self.stirred = true;
         if cfg!(debug_assertions) {
-            let reserving = self.table.entries().filter(|entry| entry.step == Step::Reserving).count();
+            let reserving = self.table.entries().filter(|entry| matches!(entry.step, Step::Reserving { .. })).count();
             debug_assert_eq!(reserving, self.reserving as usize, "operations that the shared scopes are asked for");
         }
         for lane in Lane::ALL {

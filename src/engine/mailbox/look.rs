@@ -186,7 +186,7 @@ impl Mailbox {
     #[must_use]
     pub fn asks_shared(&self, key: OperationKey) -> bool {
         self.table.get(key).is_some_and(|entry| match entry.step {
-            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving => true,
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving { .. } => true,
             Step::Claiming { .. } | Step::Attempting { .. } | Step::Unknown { .. } | Step::Free { .. } => false,
         })
     }
@@ -196,7 +196,7 @@ impl Mailbox {
         match entry.step {
             Step::Attempting { .. } => return,
             // It has passed all of its mailbox's constraints.
-            Step::Reserving | Step::Claiming { .. } => return own(Wall::Step, ScopeKind::Mailbox, now),
+            Step::Reserving { .. } | Step::Claiming { .. } => return own(Wall::Step, ScopeKind::Mailbox, now),
             Step::Unknown { due_at, .. } => return own(Wall::Step, ScopeKind::Mailbox, due_at),
             Step::Delayed { .. } if entry.not_before() > now => {
                 own(Wall::NotBefore, ScopeKind::Mailbox, entry.not_before());

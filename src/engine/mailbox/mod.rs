@@ -32,6 +32,7 @@ mod table;
 mod tenured;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod unclaimed;
 mod unknown;
 mod vigil;
@@ -94,6 +95,10 @@ pub struct Mailbox {
     stirred: bool,
     /// Lanes that were told to be full and have not emptied by a tenth since.
     full: [bool; 2],
+    /// Whether the shared scopes were last told, without having been asked, that the provider is out of reach.
+    unreached: bool,
+    /// When and by which shared scope everything was last stopped. What was claimed before does not leave any more.
+    shared_trouble: Option<Box<(Timestamp, Scope)>>,
     /// The last wait that was told, so that one wait is one event.
     told: Option<(OperationKey, Wall)>,
     /// The operation that is being dealt with: whose fault a panic is.
@@ -129,6 +134,8 @@ impl Mailbox {
             withholds: false,
             stirred: true,
             full: [false, false],
+            unreached: false,
+            shared_trouble: None,
             told: None,
             at_work: None,
         }

@@ -200,7 +200,7 @@ impl Mailbox {
     /// Charges the mailbox's own budget, then goes the way of the other scopes.
     fn start(&mut self, now: Timestamp, key: OperationKey, grant: Grant) {
         self.at_work = Some(key);
-        let Some(entry) = self.table.take(key, Step::Reserving) else { return };
+        let Some(entry) = self.table.take(key, Step::Reserving { since: now }) else { return };
         let (lane, cost) = (entry.lane, entry.cost());
         if cfg!(debug_assertions) {
             self.assert_order(now, key, grant);

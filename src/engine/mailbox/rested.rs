@@ -62,6 +62,10 @@ impl Mailbox {
             table: _,
             effects: _,
             events: _,
+            // Forgotten: the shared scopes forget what it told within a minute.
+            unreached: _,
+            // Of attempts that are being claimed, and there are none.
+            shared_trouble: _,
             // Told or found out anew; without a tenure there is no instant of one.
             ask: _,
             now: _,

@@ -65,7 +65,7 @@ impl Mailbox {
         let (mut under_way, mut left_out) = (Vec::new(), 0);
         for entry in self.table.entries() {
             let stage = match entry.step {
-                Step::Reserving => Stage::Reserving,
+                Step::Reserving { .. } => Stage::Reserving,
                 Step::Claiming { .. } => Stage::Claiming,
                 Step::Attempting { sent_at, .. } => Stage::Attempting(sent_at),
                 Step::Queued(_) | Step::Waiting => {
@@ -115,6 +115,8 @@ impl Mailbox {
             withholds: false,
             stirred: true,
             full: self.full,
+            unreached: self.unreached,
+            shared_trouble: self.shared_trouble.clone(),
             told: None,
             at_work: None,
         }
@@ -134,7 +136,7 @@ impl Mailbox {
         self.table.set_standing(None);
         let mut policy = MailboxPolicy::clone(&self.policy);
         policy.scope.limits = limits;
-        self.budget.reconfigure(now, &policy.scope, Self::rules(&policy));
+        self.budget.reconfigure(now, &policy.scope, &self.live(), Self::rules(&policy));
         self.policy = Arc::new(policy);
     }
 

@@ -24,7 +24,7 @@ impl Mailbox {
                     self.grant_wish(now, key);
                 }
             }
-            Step::Reserving => {
+            Step::Reserving { .. } => {
                 self.unreserve(now, key);
                 self.table.delay(key, Step::Held);
                 self.stop(now, key, wish);

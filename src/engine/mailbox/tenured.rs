@@ -63,7 +63,8 @@ impl Mailbox {
                 self.table.remove(key);
             }
             Some(Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Unknown { .. }) => self.table.remove(key),
-            Some(Step::Free { .. } | Step::Reserving | Step::Claiming { .. } | Step::Attempting { .. }) | None => {}
+            Some(Step::Free { .. } | Step::Reserving { .. } | Step::Claiming { .. } | Step::Attempting { .. })
+            | None => {}
         }
     }
 

@@ -17,6 +17,7 @@ use crate::engine::verdict::{Answer, Sent, Subject, Throttle, ThrottleKind, Verd
 mod door;
 mod holds;
 mod in_doubt;
+mod judged;
 mod late;
 mod mended;
 mod overtaken;

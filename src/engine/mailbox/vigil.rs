@@ -85,7 +85,7 @@ impl Mailbox {
         let (key, deadline, throttled) = (entry.key, entry.deadline, entry.more().throttled);
         let (transition, end) = match entry.step {
             Step::Free { .. } => return None,
-            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving => {
+            Step::Delayed { .. } | Step::Queued(_) | Step::Held | Step::Waiting | Step::Reserving { .. } => {
                 let in_doubt = entry.is_in_doubt(Transition::Exhaust);
                 (Transition::Exhaust, if in_doubt { End::MaybeSent } else { End::Unsent })
             }

@@ -51,17 +51,7 @@ impl Shared {
                     budget.resume();
                 }
             }
-            Input::Reconfigure(policy) => {
-                // What a lowered limit leaves full is known to nobody yet.
-                self.used.extend(self.tenants.keys().map(Arc::clone));
-                let rules = Rules::from(&*policy);
-                self.application.reconfigure(now, &policy.application, rules);
-                for budget in self.tenants.values_mut() {
-                    budget.reconfigure(now, &policy.tenant, rules);
-                }
-                self.policy = policy;
-                self.deny_hopeless(now);
-            }
+            Input::Reconfigure(policy) => self.reconfigure(now, policy),
             Input::Wake => {}
         }
     }
@@ -115,7 +105,7 @@ impl Shared {
             }
         }
         let dominant = self.application.dominant(&claimant.cost);
-        let label = self.label(claimant.asker.mailbox);
+        let label = self.label(claimant.asker.mailbox, claimant.tenant.as_ref());
         self.lanes[lane.index()].push_back(Queued { key, tenant: Some(label), dominant, submitted_at: claimant.since });
         self.waiting.insert(key, claimant);
     }
@@ -307,7 +297,7 @@ impl Shared {
         let Some(claimant) = self.granted.remove(&asker.key) else { return };
         let policy = Arc::clone(&self.policy);
         for budget in self.budgets_of_mut(claimant.charged.as_ref()) {
-            budget.release(now, claimant.lane, &claimant.cost, Rules::from(&*policy));
+            budget.release(now, claimant.since, claimant.lane, &claimant.cost, Rules::from(&*policy));
         }
         self.after_change(now, claimant.charged.as_ref());
     }
@@ -326,7 +316,6 @@ impl Shared {
             let since = self.granted.get(&asker.key).map_or(now, |claimant| claimant.since);
             self.settle(now, asker, None, since, &crate::engine::verdict::Verdict::Unknown.into());
         }
-        self.labels.remove(&mailbox);
     }
 
     /// Tells an asker that it has to wait, why, and until when by what is known now.

@@ -12,6 +12,7 @@ mod election;
 mod floors;
 mod grant;
 mod io;
+mod reload;
 mod restore;
 mod settle;
 mod standing;
@@ -41,6 +42,9 @@ use super::scope::Scope;
 use super::time::Timestamp;
 use election::Election;
 
+/// Names of turns that are kept for whoever asks next, whether or not somebody waits.
+const LABELS_KEPT: usize = 1_024;
+
 /// The engine of the shared scopes: one decision over the application and the tenant, all or nothing.
 #[derive(Clone, Debug)]
 pub struct Shared {
@@ -50,8 +54,9 @@ pub struct Shared {
     lanes: [LaneQueue; 2],
     waiting: KeyMap<Claimant>,
     granted: KeyMap<Claimant>,
-    /// Mailboxes by the names that the queues take turns by.
-    labels: BTreeMap<MailboxKey, Arc<str>>,
+    /// What the queues take turns by: a mailbox's claimants of one tenant, so that a tenant that waits keeps no other one
+    /// of the same mailbox from its turn.
+    labels: BTreeMap<(MailboxKey, Option<Arc<str>>), Arc<str>>,
     /// What keeps background alive.
     floors: Floors,
     announced: AskShared,
@@ -85,11 +90,12 @@ impl Shared {
     /// An engine with nothing in it.
     #[must_use]
     pub fn new(policy: Arc<SharedPolicy>) -> Self {
+        let bypass_max = policy.lanes.bypass_max;
         let mut shared = Self {
             application: Budget::new(Scope::Application, &policy.application),
             policy,
             tenants: BTreeMap::new(),
-            lanes: Default::default(),
+            lanes: [LaneQueue::new(bypass_max), LaneQueue::new(bypass_max)],
             waiting: KeyMap::default(),
             granted: KeyMap::default(),
             labels: BTreeMap::new(),
@@ -212,9 +218,13 @@ impl Shared {
         u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
 
-    fn label(&mut self, mailbox: MailboxKey) -> Arc<str> {
-        let label = self.labels.entry(mailbox).or_insert_with(|| Arc::from(mailbox.0.to_string()));
-        Arc::clone(label)
+    /// The name of a turn. Those that nobody waits under are dropped by and by, so there are about as many as claimants.
+    fn label(&mut self, mailbox: MailboxKey, tenant: Option<&Arc<str>>) -> Arc<str> {
+        if self.labels.len() > LABELS_KEPT.max(self.waiting.len().saturating_mul(2)) {
+            self.labels.retain(|_, label| Arc::strong_count(label) > 1);
+        }
+        let name = || Arc::from(format!("{} {}", mailbox.0, tenant.map_or("", |tenant| tenant)));
+        Arc::clone(self.labels.entry((mailbox, tenant.cloned())).or_insert_with(name))
     }
 }
 

@@ -55,17 +55,17 @@ impl Shared {
         };
         let blames = Blames::of(answer, claimant.tenant.is_some());
         let mut events = std::mem::take(&mut self.events);
-        let (lane, cost) = (claimant.lane, claimant.cost);
-        self.application.settle(now, lane, &cost, sent_at, answer, blames.application, rules, waiting, &mut events);
+        let (lane, cost, sent) = (claimant.lane, claimant.cost, (sent_at.min(claimant.since), sent_at));
+        self.application.settle(now, lane, &cost, sent, answer, blames.application, rules, waiting, &mut events);
         match (&claimant.charged, &claimant.tenant) {
             (Some(tenant), _) => {
                 if let Some(budget) = self.tenants.get_mut(tenant) {
-                    budget.settle(now, lane, &cost, sent_at, answer, blames.tenant, rules, waiting, &mut events);
+                    budget.settle(now, lane, &cost, sent, answer, blames.tenant, rules, waiting, &mut events);
                 }
                 self.has_used(tenant);
             }
             (None, Some(tenant)) if blames.tenant == Blame::Here && answer.verdict != Verdict::Accepted => {
-                self.tenant_mut(tenant).learn(now, sent_at, answer, rules, waiting, &mut events);
+                self.tenant_mut(tenant).learn(now, sent.0, answer, rules, waiting, &mut events);
             }
             _ => {}
         }
@@ -86,9 +86,11 @@ impl Shared {
         let blames = Blames::of(answer, tenant.is_some());
         let mut events = std::mem::take(&mut self.events);
         if blames.application == Blame::Here {
-            self.application.learn(now, sent_at, answer, rules, waiting, &mut events);
+            self.application.overhear(now, sent_at, answer, rules, waiting, &mut events);
         }
-        if let (Blame::Here, Some(tenant)) = (blames.tenant, &tenant) {
+        if let (Blame::Here, Some(tenant)) = (blames.tenant, &tenant)
+            && (answer.verdict != Verdict::Accepted || self.tenants.contains_key(tenant))
+        {
             self.tenant_mut(tenant).learn(now, sent_at, answer, rules, waiting, &mut events);
         }
         self.events = events;

@@ -21,6 +21,7 @@ use crate::engine::verdict::{Throttle, ThrottleKind, Verdict};
 
 mod doors;
 mod floors;
+mod turns;
 
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 

@@ -173,11 +173,14 @@ fn lost(gate: &Gate, sent: Sent) -> Answer {
 
 fn without_token(error: TokenError, sent: Sent) -> Answer {
     match error {
-        TokenError::Refused { status, correlation_id, .. } => Answer {
-            status: Some(status),
-            provider_id: correlation_id,
-            ..Verdict::Permanent { of: Subject::Account }.into()
-        },
+        TokenError::Refused { status, correlation_id, .. } => {
+            // Where a token was refused with a 401 before, a request has left.
+            let of = match sent {
+                Sent::No => Subject::Credentials,
+                Sent::Maybe => Subject::Account,
+            };
+            Answer { status: Some(status), provider_id: correlation_id, ..Verdict::Permanent { of }.into() }
+        }
         TokenError::Unavailable { status, retry_after, .. } => {
             Answer { status, ..Verdict::Transient { sent, retry_after }.into() }
         }

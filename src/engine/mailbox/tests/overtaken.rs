@@ -1,6 +1,8 @@
 //! What happens while an attempt row is written, and between two lives.
 
 use super::*;
+use crate::engine::event::TripReason;
+use crate::engine::scope::Scope;
 
 /// Takes an operation as far as its claim.
 fn claiming(operation: Operation) -> Mailbox {
@@ -90,4 +92,26 @@ fn what_waits_an_hour_waits_an_hour_where_the_clock_was_set_back_a_day() {
     assert_eq!(woken(restored(T0.before(hour / 2), T0)), Some(hour / 2), "half an hour of it has passed");
     assert_eq!(woken(restored(T0.after(day), T0)), Some(hour));
     assert_eq!(woken(restored(T0.after(day), T0.after(hour * 2))), Some(hour * 2), "its sender named that");
+}
+
+#[test]
+fn a_shared_scope_that_is_stopped_while_the_row_is_written_stops_the_attempt() {
+    for (scope, stops) in
+        [(Scope::Application, true), (Scope::Tenant("acme".into()), true), (Scope::Tenant("zenith".into()), false)]
+    {
+        let mut operation = Rig::new(policy(&[], 1)).operation(1, Lane::Foreground);
+        operation.tenant = Some("acme".into());
+        let mut engine = Mailbox::new("noreply@contoso.example".into(), Arc::new(policy(&[], 4)));
+        engine.handle(T0, Input::AskShared(AskShared::Always));
+        engine.handle(T0, Input::Enqueue(operation));
+        engine.handle(T0, Input::Granted { key: OperationKey(1) });
+        drop(drained(&mut engine));
+        engine.handle(at(2), Input::Troubled { scope: scope.clone(), reason: TripReason::Sustained429 });
+        engine.handle(at(5), Input::Claimed { key: OperationKey(1) });
+        let effects = drained(&mut engine);
+        let returned = effects.iter().any(|effect| matches!(effect, Effect::Return { .. }));
+        let asks = effects.iter().any(|effect| matches!(effect, Effect::Reserve { .. }));
+        let sent = effects.iter().any(|effect| matches!(effect, Effect::Send { .. }));
+        assert_eq!((returned, asks, sent), (stops, stops, !stops), "{scope}: {effects:?}");
+    }
 }
