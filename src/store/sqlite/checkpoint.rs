@@ -134,59 +134,7 @@ fn take_over(connection: &Connection) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-    use std::thread;
-
     use super::*;
-
-    /// Two readers by turns, each begun before the other ends: somebody always reads what is old.
-    fn read_by_turns(readers: &[Connection; 2], over: &AtomicBool) -> u64 {
-        let begin = |reader: &Connection| {
-            reader.execute_batch("BEGIN").unwrap();
-            let length = "SELECT count(*), sum(length(bytes)) FROM filling";
-            reader.query_row(length, [], |row| row.get::<_, i64>(0)).unwrap();
-        };
-        let mut turns = 0;
-        begin(&readers[0]);
-        while !over.load(Ordering::Relaxed) {
-            for (next, last) in [(1, 0), (0, 1)] {
-                begin(&readers[next]);
-                readers[last].execute_batch("COMMIT").unwrap();
-                turns += 1;
-            }
-        }
-        turns
-    }
-
-    #[test]
-    fn the_log_stays_in_its_bound_while_readers_overlap_without_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = SqliteOptions::new();
-        let opened = open::open(&folder.path().join("outbox.db"), &options).unwrap();
-        let (file, writer) = (&opened.file, &opened.connection);
-        let bounds = Bounds { every: 256 << 10, max: 1 << 20 };
-        let checkpointer = Checkpointer::bounded(file, &options, bounds).unwrap();
-        // The test writes no outbox that has to outlive a crash.
-        writer.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE filling (bytes BLOB NOT NULL)").unwrap();
-        let readers = [0, 1].map(|_| open::connect(file, &options).unwrap());
-        let over = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&over);
-        let reading = thread::spawn(move || read_by_turns(&readers, &end));
-        let log = crate::store::sqlite::lock::beside(file, "-wal");
-        let mut longest = 0;
-        for round in 0..640 {
-            writer.execute("INSERT INTO filling VALUES (zeroblob(?1))", [64 << 10]).unwrap();
-            if round % 16 == 15 {
-                writer.execute("DELETE FROM filling", []).unwrap();
-            }
-            checkpointer.wrote(writer, 64 << 10);
-            longest = longest.max(std::fs::metadata(&log).unwrap().len());
-        }
-        over.store(true, Ordering::Relaxed);
-        assert!(reading.join().unwrap() > 100, "they read all the time");
-        // Forty megabytes were written.
-        assert!(longest <= 24 << 20, "{longest}");
-    }
 
     #[test]
     fn a_reader_that_never_ends_holds_the_log_and_not_the_writer() {
