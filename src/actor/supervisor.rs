@@ -188,10 +188,13 @@ impl Handler<Wake> for Supervisor {
     }
 }
 
-/// Callers whose actor was never started learn that nobody will come.
+/// Callers whose actor was never started learn that nobody will come, and so do those who wait for another process.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.world.close();
+        if let Some(fleet) = &self.world.fleet {
+            fleet.stop_telling();
+        }
         for seat in self.world.directory.all() {
             let (admits, questions) = seat.ingress().close();
             drop(questions);

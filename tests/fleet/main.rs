@@ -10,3 +10,4 @@ mod probes;
 mod rates;
 mod remote;
 mod support;
+mod tickets;

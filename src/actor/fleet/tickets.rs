@@ -24,8 +24,18 @@ pub(super) struct Tickets {
 #[derive(Debug, Default)]
 struct Waiting {
     by_id: BTreeMap<Arc<str>, Listeners>,
+    telling: Telling,
     /// Where the last look ended.
     looked: Option<Arc<str>>,
+}
+
+/// Whether anybody is told any more.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Telling {
+    #[default]
+    Open,
+    /// The scheduler has stopped.
+    Over,
 }
 
 impl Tickets {
@@ -43,6 +53,12 @@ impl Tickets {
         }
     }
 
+    /// Nobody can tell how it ends: dropping those who wait for it says so.
+    fn forget(&self, id: &str) {
+        let forgotten = self.lock().by_id.remove(id);
+        drop(forgotten);
+    }
+
     /// The next few ids, round and round.
     fn next(&self) -> Vec<Arc<str>> {
         let mut waiting = self.lock();
@@ -57,7 +73,19 @@ impl Tickets {
 impl Membership {
     /// Answers `listener` when the operation has come to an end.
     pub(in crate::actor) fn wait_for(&self, id: &Arc<str>, listener: Teller) {
-        self.tickets.lock().by_id.entry(Arc::clone(id)).or_default().add(listener);
+        let mut waiting = self.tickets.lock();
+        if waiting.telling == Telling::Open {
+            waiting.by_id.entry(Arc::clone(id)).or_default().add(listener);
+        }
+    }
+
+    /// The scheduler has stopped: whoever waits learns that nobody will tell, and so does who comes later.
+    pub(in crate::actor) fn stop_telling(&self) {
+        let mut waiting = self.tickets.lock();
+        waiting.telling = Telling::Over;
+        let left = std::mem::take(&mut waiting.by_id);
+        drop(waiting);
+        drop(left);
     }
 
     /// The same for several.
@@ -76,8 +104,11 @@ impl Membership {
         if !self.tickets.has(id) {
             return;
         }
-        if let Ok(Some(record)) = world.store.operation(id).await {
-            self.tell_from(&record);
+        match world.store.operation(id).await {
+            Ok(Some(record)) => self.tell_from(&record),
+            // Whoever waits for it has seen its row, so it has ended and is forgotten, or was lost with its server.
+            Ok(None) => self.tickets.forget(id),
+            Err(_) => {}
         }
     }
 
