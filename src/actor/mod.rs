@@ -47,6 +47,7 @@ mod settings;
 mod shared;
 mod shared_item;
 mod slip;
+mod span;
 mod supervisor;
 mod suspects;
 mod ticket;

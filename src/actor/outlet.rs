@@ -3,7 +3,7 @@
 //! The actors' thread polls no transport: a slow TLS handshake of one mailbox would be a late decision of another.
 //! Actors put jobs here, once per turn; the dispatcher takes them all, polls each once, and spawns on the host's
 //! runtime what is not done by then. Whatever happens to an attempt, something comes back: its deadline and its panic
-//! both end as *unknown*, because a byte may have left before either.
+//! both end as *unknown*, because a byte may have left before either. Nothing that panics here ends the dispatcher.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::Notify;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use super::journal::guard;
 use super::reply::Reply;
 use super::seat::Seat;
+use super::span::AttemptSpan;
 use super::world::World;
 use crate::engine::{Answer, OperationKey, Timestamp, Verdict};
 use crate::telemetry::{AttemptLabel, EventKind};
@@ -91,27 +92,45 @@ fn launch(world: &Arc<World>, jobs: &mut Vec<Job>, batch_max: usize) {
             Work::Send { attempt, deadline } => {
                 let flight = Flight { seat, key, number: attempt.number };
                 let Some(attempt) = ready(world, &flight, attempt, deadline) else { continue };
-                if batch_max > 1 { batch.push((flight, attempt)) } else { start(send_one(world, flight, attempt)) }
+                if batch_max > 1 {
+                    batch.push((flight, attempt));
+                } else {
+                    start(world, [flight.clone()], send_one(world, flight, attempt));
+                }
             }
-            Work::Reconcile { attempt, describe } => start(reconcile(Arc::clone(world), seat, key, attempt, describe)),
+            Work::Reconcile { attempt, describe } => {
+                start(world, [], reconcile(Arc::clone(world), seat, key, attempt, describe));
+            }
         }
     }
     while !batch.is_empty() {
         let rest = batch.split_off(batch.len().min(batch_max));
         let several = std::mem::replace(&mut batch, rest);
-        start(send_several(Arc::clone(world), several));
+        let aboard: Vec<Flight> = several.iter().map(|(flight, _)| flight.clone()).collect();
+        start(world, aboard, send_several(Arc::clone(world), several));
     }
 }
 
-/// Polls `future` once here, and hands the rest of it to the host's runtime.
-fn start(future: impl Future<Output = ()> + Send + 'static) {
-    let mut future = Box::pin(future);
+/// Polls `future` once here, and hands the rest of it to the host's runtime. If it panics, whatever is aboard lands all
+/// the same: an attempt that has landed already does not land twice.
+fn start(
+    world: &Arc<World>,
+    aboard: impl IntoIterator<Item = Flight> + Send + 'static,
+    future: impl Future<Output = ()> + Send + 'static,
+) {
+    let world = Arc::clone(world);
+    let mut future = Box::pin(async move {
+        if AssertUnwindSafe(future).catch_unwind().await.is_err() {
+            aboard.into_iter().for_each(|flight| flight.land(&world, Err(Lost::Panicked)));
+        }
+    });
     if future.as_mut().now_or_never().is_none() {
         tokio::spawn(future);
     }
 }
 
 /// One attempt on its way.
+#[derive(Clone)]
 struct Flight {
     seat: Arc<Seat>,
     key: OperationKey,
@@ -172,12 +191,12 @@ fn send_one(world: &Arc<World>, flight: Flight, attempt: Attempt) -> impl Future
     let world = Arc::clone(world);
     async move {
         let timeout = attempt.timeout;
-        let span = span(&world, &attempt);
+        let span = AttemptSpan::begin(|| span(&world, &attempt));
         let call = async { world.transport.send(attempt).await };
-        let answer = bounded(timeout, call).instrument(span.clone()).await;
+        let answer = span.around(bounded(timeout, call)).await;
         let verdict = answer.as_ref().map_or(&Verdict::Unknown, |answer| &answer.verdict);
         if *verdict != Verdict::Accepted {
-            world.reporter.telemetry().mark_failed(&span, verdict.as_str());
+            span.mark(|span| world.reporter.telemetry().mark_failed(span, verdict.as_str()));
         }
         flight.land(&world, answer);
     }

@@ -1,10 +1,13 @@
 //! A panic in one mailbox's engine is that mailbox's matter.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mailweir::engine::OperationState;
 use mailweir::scheduler::{HoldScope, Order};
 use mailweir::telemetry::EventKind;
+use mailweir::transport::Answer;
 use mailweir::{Outcome, Submission, SubmitError};
 
 use crate::support::*;
@@ -124,5 +127,32 @@ fn the_shared_budgets_are_rebuilt_and_whoever_waited_there_is_served() {
             restarted += usize::from(matches!(event.kind, EventKind::ActorRestarted { .. }));
         }
         assert_eq!(restarted, 1);
+    });
+}
+
+/// A send that never ends, and panics when it is given up.
+struct Sore;
+
+impl Future for Sore {
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer> {
+        Poll::Pending
+    }
+}
+
+impl Drop for Sore {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "a test asked for this panic");
+    }
+}
+
+#[test]
+fn an_attempt_that_panics_when_it_is_given_up_is_unknown_like_any_other() {
+    paused(|| async {
+        let scheduler = start(unlimited(), Scripted::new(|_| Sore)).await;
+        let ticket = scheduler.handle().submit(foreground("one")).await.expect("taken in");
+        let outcome = tokio::time::timeout(Duration::from_secs(600), ticket.outcome()).await;
+        assert_eq!(outcome.expect("nobody waits for ever"), Ok(Outcome::Unknown));
     });
 }
