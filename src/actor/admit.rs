@@ -125,6 +125,15 @@ impl MailboxActor {
         self.on_admit(Admit::Send(Box::new(repeat)));
     }
 
+    /// Leaves out of the next store call what nobody waits for any more. The first of those that waited for it under its
+    /// admission key takes its place.
+    pub(super) fn leave_out_withdrawn(&mut self) {
+        for newcomer in self.journal.drain_withdrawn(self.now) {
+            let repeats = self.admissions.failed(newcomer.operation.key);
+            repeats.into_iter().for_each(|repeat| self.take_in_repeat(repeat));
+        }
+    }
+
     /// Answers a repeat under an admission key that counts; gives any other submission back.
     fn unless_repeated(&mut self, handed: Box<Handed>, key: Option<KeyHash>) -> Option<Box<Handed>> {
         let Some(key) = key else { return Some(handed) };

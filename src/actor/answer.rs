@@ -21,7 +21,7 @@ impl MailboxActor {
                     drop(answer.send(Explained { constraints, asks_shared }));
                 }
             }
-            Question::Facts { answer } => {
+            Question::Facts { answer } | Question::Survey { answer } => {
                 if let Some(engine) = &self.engine {
                     drop(answer.send(engine.facts(self.now)));
                 }

@@ -32,6 +32,17 @@ struct Queues {
     questions: VecDeque<Question>,
     answers: VecDeque<Reply>,
     state: State,
+    actor: Presence,
+}
+
+/// Whether somebody looks at answers. An actor that takes nothing new in still waits for those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Presence {
+    /// The actor, now or when it is started.
+    #[default]
+    There,
+    /// Nobody, and nobody will.
+    Gone,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,8 +84,10 @@ pub(crate) struct Turn {
 pub(crate) enum Appetite {
     /// All of them.
     All,
-    /// Answers alone: nothing is known of the mailbox yet.
+    /// Answers alone: nothing is known of the mailbox yet, nor whose it is.
     Answers,
+    /// Those, and questions that do not wait until the mailbox is read: whoever asks every mailbox must not wait for one.
+    Pressing,
     /// Nothing new: the engine is being rebuilt. Questions are looked at, if only to say so: whoever asks every
     /// mailbox must not wait for the store of one.
     NothingNew,
@@ -166,7 +179,7 @@ impl Ingress {
     /// Puts an order of the scheduler itself in, which is stopping: no bound keeps it out, only that nobody is there.
     pub(crate) fn order(&self, order: Question) -> Result<Rung, NotTaken<Question>> {
         let mut queues = self.queues();
-        if matches!(queues.state, State::Retired | State::Dead) {
+        if matches!(queues.state, State::Retired | State::Dead) || queues.actor == Presence::Gone {
             return Err(NotTaken::Retired(order));
         }
         queues.questions.push_back(order);
@@ -174,9 +187,17 @@ impl Ingress {
         Ok(self.bell.ring())
     }
 
-    /// Puts an answer in. Never refused: what was started has to end, even while the scheduler stops.
+    /// Puts an answer in. Never refused: what was started has to end, even while the scheduler stops. When the actor is
+    /// gone it is dropped, and with it whoever waits for what it brings.
     pub(crate) fn reply(&self, reply: Reply) -> Rung {
-        self.queues().answers.push_back(reply);
+        let mut queues = self.queues();
+        if queues.actor == Presence::Gone {
+            drop(queues);
+            drop(reply);
+        } else {
+            queues.answers.push_back(reply);
+            drop(queues);
+        }
         self.bell.ring()
     }
 
@@ -185,8 +206,10 @@ impl Ingress {
         self.bell.answer();
         let mut queues = self.queues();
         let mut rest = take(&mut queues.answers, &mut turn.answers);
-        if appetite != Appetite::Answers {
-            rest |= take(&mut queues.questions, &mut turn.questions);
+        match appetite {
+            Appetite::Answers => {}
+            Appetite::Pressing => take_pressing(&mut queues.questions, &mut turn.questions),
+            Appetite::NothingNew | Appetite::All => rest |= take(&mut queues.questions, &mut turn.questions),
         }
         if appetite == Appetite::All {
             for lane in &mut queues.lanes {
@@ -243,6 +266,13 @@ impl Ingress {
         queues.empty()
     }
 
+    /// The actor is gone: nobody looks at answers any more. Returns those that it has not looked at, to be dropped.
+    pub(crate) fn end_answers(&self) -> VecDeque<Reply> {
+        let mut queues = self.queues();
+        queues.actor = Presence::Gone;
+        std::mem::take(&mut queues.answers)
+    }
+
     /// The actor is gone: as [`Ingress::close`], and where it was not expected to go, its mailbox needs a new seat.
     pub(crate) fn abandon(&self) -> (Vec<Admit>, Vec<Question>) {
         let mut queues = self.queues();
@@ -261,6 +291,15 @@ impl Queues {
 
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.questions.is_empty() && self.lanes.iter().all(VecDeque::is_empty)
+    }
+}
+
+/// Moves questions that do not wait; the others stay in order.
+fn take_pressing(from: &mut VecDeque<Question>, into: &mut Vec<Question>) {
+    if from.iter().any(Question::is_pressing) {
+        let (pressing, others): (Vec<_>, Vec<_>) = std::mem::take(from).into_iter().partition(Question::is_pressing);
+        into.extend(pressing);
+        *from = others.into();
     }
 }
 

@@ -164,6 +164,23 @@ impl Journal {
         newcomers
     }
 
+    /// Submissions that the next call would bring, and whose callers have gone: nothing of them is stored. None where
+    /// there is no call now.
+    pub(crate) fn drain_withdrawn(&mut self, now: Timestamp) -> Vec<Newcomer> {
+        let gone = |(newcomer, _): &mut (Newcomer, _)| newcomer.handed.reply.is_withdrawn();
+        if self.inserts.is_empty() || !self.may_call(now) {
+            return Vec::new();
+        }
+        let gone: Vec<Newcomer> = self.inserts.extract_if(.., gone).map(|(newcomer, _)| newcomer).collect();
+        gone.iter().for_each(|newcomer| self.arrived(newcomer.operation.lane, &newcomer.operation.cost));
+        gone
+    }
+
+    /// Whether no call is under way, and none waits after a failure.
+    fn may_call(&self, now: Timestamp) -> bool {
+        !self.busy && self.retry_at.is_none_or(|at| at <= now)
+    }
+
     /// Whether a call is under way or anything waits for one.
     pub(crate) fn is_settled(&self) -> bool {
         !self.busy && self.is_empty() && !self.is_failing()
@@ -207,7 +224,7 @@ impl Journal {
     /// store in trouble is not asked once per turn.
     pub(crate) fn flush(&mut self, store: &Arc<dyn Store>, now: Timestamp) -> Flush {
         let idle = self.is_empty() && self.failed.is_none() && self.failed_notes.is_empty() && self.bulletin.is_empty();
-        if self.busy || self.retry_at.is_some_and(|at| at > now) {
+        if !self.may_call(now) {
             return Flush::Nothing;
         }
         // Also where nothing is left to write: a journal that fails for ever is waited for for ever.

@@ -39,8 +39,8 @@ use crate::engine::{OperationKey, OperationState, Timestamp};
 pub(super) enum Mode {
     /// Everything.
     Live,
-    /// Waits for the store to tell for the first time what there is of the mailbox. Everybody waits with it, as for a
-    /// start that reads all at once.
+    /// Waits for the store to tell for the first time what there is of the mailbox. Whoever asks this one waits with it, as
+    /// for a start that reads all at once.
     Reading,
     /// Waits for the store to tell what the engine is rebuilt from.
     Rebuilding,
@@ -198,7 +198,8 @@ impl MailboxActor {
     fn take_turn(&mut self) -> Rest {
         self.now = self.world.clock.now();
         let appetite = match self.mode {
-            Mode::Reading => Appetite::Answers,
+            Mode::Reading if self.own.is_acquiring() => Appetite::Answers,
+            Mode::Reading => Appetite::Pressing,
             Mode::Rebuilding => Appetite::NothingNew,
             Mode::Live | Mode::Held | Mode::Remote => Appetite::All,
         };
@@ -257,6 +258,7 @@ impl MailboxActor {
             return self.write_late();
         }
         loop {
+            self.leave_out_withdrawn();
             match self.journal.flush(&self.own.store, self.now) {
                 Flush::Nothing => return,
                 Flush::Done(written) => self.on_written(*written),
@@ -371,7 +373,7 @@ impl Handler<Wake> for MailboxActor {
     }
 }
 
-/// Whoever still waits in the queue learns that nobody will come. An actor that was not to go is replaced: a panic
+/// Whoever still waits in the queue, or for a store call under way, learns that nobody will come. An actor that was not to go is replaced: a panic
 /// outside the engine ends it, and then no ring is sure to notice.
 impl Drop for MailboxActor {
     fn drop(&mut self) {
@@ -379,6 +381,7 @@ impl Drop for MailboxActor {
         let ingress = self.seat.ingress();
         let (admits, questions) = if closing { ingress.close() } else { ingress.abandon() };
         drop(questions);
+        drop(ingress.end_answers());
         let why = if closing { TurnedAway::ShuttingDown } else { TurnedAway::MailboxHeld };
         admits.into_iter().for_each(|admit| admit.turn_away(why));
         if !closing && !self.departed {

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::orders::PersonOrder;
 use super::ticket::Ticket;
-use crate::engine::mailbox::{Input, MailboxFacts, Snapshot};
+use crate::engine::mailbox::{HoldTarget, Input, MailboxFacts, Snapshot};
 use crate::engine::{Constraint, OperationKey, OperationState};
 use crate::store::OperationRecord;
 
@@ -15,6 +15,8 @@ pub(crate) enum Question {
     Explain { key: Option<OperationKey>, answer: oneshot::Sender<Explained> },
     /// How does it stand?
     Facts { answer: oneshot::Sender<MailboxFacts> },
+    /// The same, for who asks every mailbox: one that is still being read says nothing.
+    Survey { answer: oneshot::Sender<MailboxFacts> },
     /// How does it stand, for a plan?
     Snapshot { answer: oneshot::Sender<Box<Snapshot>> },
     /// A person's word on one operation.
@@ -36,6 +38,29 @@ pub(crate) enum Question {
     /// Panic outside the engine.
     #[cfg(feature = "test-util")]
     Die { answer: oneshot::Sender<()> },
+}
+
+impl Question {
+    /// Whether it does not wait until the mailbox is read: the scheduler stops, or every mailbox is asked, or the engine
+    /// that is built then begins with it.
+    pub(crate) fn is_pressing(&self) -> bool {
+        match self {
+            Self::Survey { .. } | Self::Drain { .. } | Self::Remaining { .. } => true,
+            Self::Command { input, .. } => is_begun_with(input),
+            _ => false,
+        }
+    }
+}
+
+/// Whether an engine begins with it that is built after it was ordered.
+const fn is_begun_with(input: &Input) -> bool {
+    match input {
+        Input::Reconfigure(_) | Input::Wake => true,
+        Input::Hold(hold) => !matches!(hold.target, HoldTarget::Operation(_)),
+        // A mailbox that the provider suspended is brought back by its engine.
+        Input::Resume(target) => !matches!(target, HoldTarget::Operation(_) | HoldTarget::Mailbox),
+        _ => false,
+    }
 }
 
 /// Why something waits, by its mailbox's engine.

@@ -46,6 +46,8 @@ pub(crate) struct SharedActor {
     /// What came while there was no engine.
     postponed: Vec<Input>,
     recover_at: Option<Timestamp>,
+    /// Who waits until everything is written.
+    settling: Vec<oneshot::Sender<()>>,
     #[cfg(feature = "test-util")]
     sabotaged: bool,
 }
@@ -71,6 +73,7 @@ impl SharedActor {
             claims: Claims::default(),
             postponed: Vec::new(),
             recover_at: None,
+            settling: Vec::new(),
             #[cfg(feature = "test-util")]
             sabotaged: false,
         }
@@ -90,6 +93,7 @@ impl SharedActor {
                 drop(self.engine.as_ref().map(explain).map(|constraints| answer.send(constraints)));
             }
             SharedItem::Close { scope, answer } => self.close(scope, answer),
+            SharedItem::Settle(answer) => self.settling.push(answer),
             SharedItem::Snapshot(answer) => {
                 drop(self.engine.clone().map(|engine| answer.send(Box::new(engine))));
             }
@@ -351,6 +355,9 @@ impl Timed for SharedActor {
             }
         });
         self.outlast(Self::write);
+        if self.journal.is_settled() || self.journal.is_failing() {
+            self.settling.drain(..).for_each(|answer| answer.send(()).unwrap_or_default());
+        }
         let next = [due(self), self.recover_at, self.journal.retry_at()].into_iter().flatten().min();
         Timer::arm(self, ctx, self.world.clock.now(), next);
     }
@@ -365,6 +372,13 @@ impl Actor for SharedActor {
         }
         self.outlast(|actor| actor.take_orders(actor.world.clock.now()));
         self.turn(ctx);
+    }
+}
+
+/// Whoever still waits in the queue learns that nobody will come.
+impl Drop for SharedActor {
+    fn drop(&mut self) {
+        self.world.shared.close();
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum SharedItem {
         cost: Cost,
         answer: oneshot::Sender<Vec<Constraint>>,
     },
+    /// Answered when what was brought before it is written, as far as the store takes it.
+    Settle(oneshot::Sender<()>),
     /// How do they stand, for a plan?
     Snapshot(oneshot::Sender<Box<Shared>>),
     /// What the engine is rebuilt from.

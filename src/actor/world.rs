@@ -202,10 +202,11 @@ const fn redaction(configured: config::Redaction) -> Redaction {
 }
 
 /// A queue beside an actor that other actors fill: what is in it is bounded by what they have in flight. Callers are
-/// refused above a bound.
+/// refused above a bound. What comes when the actor is gone is dropped, so that who waits for its answer learns of it.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
-    items: Mutex<Vec<T>>,
+    /// `None`: the actor is gone.
+    items: Mutex<Option<Vec<T>>>,
     bell: Bell,
 }
 
@@ -221,7 +222,7 @@ pub(crate) struct Full;
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { items: Mutex::default(), bell: Bell::default() }
+        Self { items: Mutex::new(Some(Vec::new())), bell: Bell::default() }
     }
 }
 
@@ -230,8 +231,16 @@ impl<T> Inbox<T> {
         &self.bell
     }
 
+    fn items(&self) -> MutexGuard<'_, Option<Vec<T>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn push(&self, item: T) {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        let mut items = self.items();
+        if let Some(items) = items.as_mut() {
+            items.push(item);
+        }
+        drop(items);
         let (Rung::Heard | Rung::Dead) = self.bell.ring();
     }
 
@@ -241,11 +250,13 @@ impl<T> Inbox<T> {
     }
 
     fn put(&self, item: T, most: usize) -> Result<(), Full> {
-        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        if items.len() >= most {
-            return Err(Full);
+        let mut items = self.items();
+        if let Some(items) = items.as_mut() {
+            if items.len() >= most {
+                return Err(Full);
+            }
+            items.push(item);
         }
-        items.push(item);
         drop(items);
         let (Rung::Heard | Rung::Dead) = self.bell.ring();
         Ok(())
@@ -260,13 +271,22 @@ impl<T> Inbox<T> {
         if items.is_empty() {
             return;
         }
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).append(items);
+        if let Some(waiting) = self.items().as_mut() {
+            waiting.append(items);
+        }
+        items.clear();
         let (Rung::Heard | Rung::Dead) = self.bell.ring();
     }
 
     pub(crate) fn take(&self) -> Vec<T> {
         self.bell.answer();
-        std::mem::take(&mut self.items.lock().unwrap_or_else(PoisonError::into_inner))
+        self.items().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The actor is gone: what it has not looked at is dropped, and so is whatever comes.
+    pub(crate) fn close(&self) {
+        let left = self.items().take();
+        drop(left);
     }
 }
 

@@ -161,17 +161,18 @@ impl SchedulerHandle {
         self.ask(&mailbox.into(), |answer| Question::Facts { answer }).await
     }
 
-    /// The facts of every live mailbox, oldest actor first. Mailboxes that cannot answer now are left out.
+    /// The facts of every live mailbox, oldest actor first. Mailboxes that cannot answer now are left out, and so are those
+    /// that the store is still being asked for since the start.
     ///
     /// # Cancel safety
     /// Changes nothing.
     pub async fn mailboxes(&self) -> Vec<MailboxFacts> {
         let live = self.world.directory.all();
-        let facts = live.iter().map(|seat| self.ask(seat.id(), |answer| Question::Facts { answer }));
+        let facts = live.iter().map(|seat| self.ask(seat.id(), |answer| Question::Survey { answer }));
         join_all(facts).await.into_iter().filter_map(Result::ok).collect()
     }
 
-    /// Every breaker that is not closed: the shared scopes', then the mailboxes'.
+    /// Every breaker that is not closed: the shared scopes', then the mailboxes' that [`SchedulerHandle::mailboxes`] tells of.
     ///
     /// # Errors
     /// [`AskError::ShuttingDown`]; [`AskError::NotNow`] of `application` while the shared scopes have no engine.
@@ -301,5 +302,44 @@ impl Stream for Events {
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Events")
+    }
+}
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::BoxFuture;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::scheduler::Scheduler;
+    use crate::transport::{Answer, Attempt, Transport, Verdict};
+
+    #[derive(Debug)]
+    struct Accepting;
+
+    impl Transport for Accepting {
+        fn send(&self, _: Attempt) -> BoxFuture<'_, Answer> {
+            Box::pin(async { Verdict::Accepted.into() })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_of_the_shared_scopes_after_their_actor_has_gone_is_not_waited_for() {
+        let test = async {
+            let built = Scheduler::builder(Config::default(), Accepting);
+            let scheduler = built.start_on_current_thread().await.expect("starts");
+            let handle = scheduler.handle();
+            assert!(handle.breakers().await.expect("an answer").is_empty());
+            drop(scheduler);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            // As by one who had looked whether the scheduler runs before it stopped.
+            let (sender, answer) = oneshot::channel();
+            handle.world.shared.ask(SharedItem::Breakers(sender)).expect("there is room");
+            let answer = tokio::time::timeout(Duration::from_secs(60), handle.shared_answer(answer)).await;
+            assert!(matches!(answer, Ok(Err(AskError::ShuttingDown))), "{answer:?}");
+        };
+        tokio::task::LocalSet::new().run_until(test).await;
     }
 }

@@ -60,17 +60,23 @@ impl SchedulerHandle {
             return Err(NoSeat::Closed);
         }
         if let Some(seat) = self.world.directory.find(mailbox) {
-            return Ok(seat);
+            return self.unless_closing(seat);
         }
         self.permit(mailbox)?;
-        match self.world.directory.enter(mailbox, self.world.clock.now()) {
-            Ok(Found::Live(seat)) => Ok(seat),
+        let seat = match self.world.directory.enter(mailbox, self.world.clock.now()) {
+            Ok(Found::Live(seat)) => seat,
             Ok(Found::New(seat)) => {
                 self.world.supervisor.push(Errand::Start(Arc::clone(&seat)));
-                Ok(seat)
+                seat
             }
-            Err(NoRoom) => Err(NoSeat::Full),
-        }
+            Err(NoRoom) => return Err(NoSeat::Full),
+        };
+        self.unless_closing(seat)
+    }
+
+    /// A scheduler that has stopped closes the seats that there are; to one that was entered after that nobody comes.
+    fn unless_closing(&self, seat: Arc<Seat>) -> Result<Arc<Seat>, NoSeat> {
+        if self.world.is_closing() { Err(NoSeat::Closed) } else { Ok(seat) }
     }
 
     /// Asks a mailbox's actor, and waits for its answer.

@@ -32,8 +32,9 @@ impl SchedulerHandle {
     /// [`SubmitError`]: nothing was stored, unless it says so, and the submission is in it.
     ///
     /// # Cancel safety
-    /// Dropped before the operation was stored, nothing happens; after that, the send goes on and the ticket is
-    /// detached. Use [`SchedulerHandle::cancel`] to stop it.
+    /// Dropped while the submission waits for the store to be called, nothing happens. From that call on it may be
+    /// stored, and then it is sent: who does not know and hands it over again gives it an operation id, the same each time
+    /// ([`Submission::operation_id`]), and it stays one. [`SchedulerHandle::cancel`] stops what was stored.
     pub async fn submit(&self, submission: Submission) -> Result<Ticket, SubmitError> {
         let (sender, answer) = oneshot::channel();
         let handed = self.prepare(submission, TicketReply::One(sender))?;

@@ -1,14 +1,16 @@
 //! Stopping: no more intake, let end what is in flight, leave the rest in the store.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::select;
 use futures::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
 use super::builder::Scheduler;
-use crate::actor::{Drained, Question, Rung, Seat};
+use crate::actor::{Drained, Question, Rung, Seat, SharedItem};
 use crate::telemetry::EventKind;
 
 /// What an actor has to say what a drain left, after `shutdown.drain_deadline`: a turn takes far less.
@@ -30,7 +32,8 @@ impl Scheduler {
     /// Stops: takes nothing more in (what comes later is handed back), waits for what is in flight up to
     /// `shutdown.drain_deadline`, writes what is still out then as unknown, and leaves the rest in the store. It is over at
     /// most a second later, or over a shared store `fleet.renew_every` (5 s) after that. With a
-    /// [`MemoryStore`](crate::store::MemoryStore) the rest ends with the process.
+    /// [`MemoryStore`](crate::store::MemoryStore) the rest ends with the process. A mailbox that has
+    /// not been read since the start is left as it is, and counted nowhere.
     ///
     /// # Cancel safety
     /// Dropping the future stops at once, as dropping the scheduler does.
@@ -38,11 +41,16 @@ impl Scheduler {
         let world = &self.handle.world;
         world.close();
         let deadline = world.settings.load().config.shutdown.drain_deadline;
+        let mut over = pin!(tokio::time::sleep(deadline.saturating_add(LAST_WORD_MAX)));
         let seats = world.directory.all();
         let mut total = Drained::default();
         // What has not ended by then is counted after it; an actor that does not even count is not waited for.
         let busy = ask_all(&seats, deadline, |answer| Question::Drain { answer }, &mut total).await;
         ask_all(&busy, LAST_WORD_MAX, |answer| Question::Remaining { answer }, &mut total).await;
+        // What the last answers meant for the shared scopes is known there by now, and written soon after.
+        let (answer, settled) = oneshot::channel();
+        world.shared.push(SharedItem::Settle(answer));
+        drop(select(settled, &mut over).await);
         if let Some(fleet) = &world.fleet {
             fleet.release_drained().await;
         }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use mailweir::scheduler::{AskError, Scheduler};
-use mailweir::{Lane, Outcome, Submission};
+use mailweir::scheduler::{AskError, HoldScope, Order, Scheduler};
+use mailweir::{Lane, Outcome, Submission, SubmitError};
+use tokio::time::timeout;
 
 use crate::faulty::{Faulty, out_of_reach};
 use crate::support::*;
@@ -115,6 +116,59 @@ fn a_long_mailbox_goes_on_in_order_after_deaths_before_and_while_it_was_read() {
         let scheduler = next_life(&store, &transport).await;
         tokio::time::sleep(SECOND * 70).await;
         assert_eq!(transport.ids(), ids, "in order, each once");
+        scheduler.shutdown().await;
+    });
+}
+
+#[test]
+fn whoever_asks_or_orders_all_of_them_waits_for_none_that_is_being_read() {
+    paused(|| async {
+        let (store, transport) = (left_behind(6).await, Scripted::accepting());
+        let scheduler = next_life(&store, &transport).await;
+        store.faults().late = Some(Duration::ZERO);
+        let handle = scheduler.handle();
+        let all = async {
+            assert!(handle.mailboxes().await.is_empty(), "those that are being read are left out");
+            assert!(handle.breakers().await.expect("an answer").is_empty());
+            let campaign = HoldScope::Campaign("spring".into());
+            handle.hold(campaign, Order::new("not yet")).await.expect("held");
+            handle.hold(HoldScope::Mailbox(mailbox(5).into()), Order::new("not this one")).await.expect("held");
+            handle.reconfigure(limited("2 requests / 1h")).await.expect("it holds together");
+        };
+        timeout(SECOND / 2, all).await.expect("a reading takes a second");
+        tokio::time::sleep(SECOND * 5).await;
+        let first: Vec<String> = (0..5).map(|number| format!("{number}-first")).collect();
+        let mut sent = transport.ids();
+        sent.sort();
+        assert_eq!(sent, first, "one of the hour is left to each, and one mailbox is held");
+        assert_eq!(handle.mailboxes().await.len(), 6);
+        scheduler.shutdown().await;
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_no_mailbox_that_is_being_read() {
+    paused(|| async {
+        let (store, transport) = (left_behind(6).await, Scripted::accepting());
+        let scheduler = next_life(&store, &transport).await;
+        store.faults().late = Some(Duration::ZERO);
+        let handle = scheduler.handle();
+        let submitted = tokio::spawn(async move { handle.submit(submission_of(5, "new")).await });
+        let handle = scheduler.handle();
+        let asked = tokio::spawn(async move { handle.mailbox(mailbox(5)).await });
+        tokio::time::sleep(SECOND / 10).await;
+        let report = timeout(SECOND / 2, scheduler.shutdown()).await.expect("a reading takes a second");
+        assert_eq!((report.accepted, report.returned, report.unknown), (0, 1, 0), "what was handed over now");
+        let submitted = timeout(SECOND, submitted).await.expect("answered").expect("no panic");
+        assert!(matches!(submitted, Err(SubmitError::ShuttingDown { .. })), "{submitted:?}");
+        let asked = timeout(SECOND, asked).await.expect("answered").expect("no panic");
+        assert!(matches!(asked, Err(AskError::ShuttingDown)), "{asked:?}");
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(transport.count(), 0);
+        // Nothing of it is lost.
+        let scheduler = next_life(&store, &transport).await;
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(transport.count(), 12);
         scheduler.shutdown().await;
     });
 }

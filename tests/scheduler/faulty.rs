@@ -26,6 +26,8 @@ pub(crate) struct Faults {
     pub(crate) inserted: Option<StoreError>,
     /// Calls that begin now are answered this late.
     pub(crate) late: Option<Duration>,
+    /// Notes are kept after so long, and not before.
+    pub(crate) keeping: Option<Duration>,
     /// Notes are not kept.
     pub(crate) keep: Option<StoreError>,
     /// Claims are not written. Once.
@@ -137,7 +139,13 @@ impl Store for Faulty {
 
     fn keep(&self, batch: Arc<[NoteChange]>) -> BoxFuture<'_, Result<(), StoreError>> {
         let failed = self.faults().keep.clone();
-        self.call(failed, async move { self.inner.keep(batch).await })
+        let keeping = self.faults().keeping.unwrap_or_default();
+        self.call(failed, async move {
+            if !keeping.is_zero() {
+                tokio::time::sleep(keeping).await;
+            }
+            self.inner.keep(batch).await
+        })
     }
 
     fn record(&self, batch: Arc<[Record]>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -40,7 +40,10 @@ mod restarts;
 mod steering;
 mod stopping;
 mod stores;
+mod subscriber;
 mod support;
 mod threads;
+mod unanswered;
 #[cfg(feature = "sqlite")]
 mod widening;
+mod withdrawn;

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use mailweir::clock::{Clock, TokioClock};
-use mailweir::engine::OperationState;
+use mailweir::engine::{OperationState, ScopeKind, Throttle, ThrottleKind, Timestamp};
 use mailweir::scheduler::{StartError, TicketError};
-use mailweir::store::MemoryStore;
+use mailweir::store::{MemoryStore, NoteKind, Store};
+use mailweir::transport::Verdict;
 use mailweir::{Config, Outcome, Scheduler, SubmitError};
 
+use crate::faulty::Faulty;
 use crate::support::*;
 
 #[test]
@@ -148,5 +150,44 @@ fn the_shared_ledger_survives_a_restart_over_the_same_store() {
         }
         let instants = transport.instants();
         assert!(instants[2] - instants[0] >= Duration::from_secs(60), "a restart grants no window: {instants:?}");
+    });
+}
+
+/// Stops in the middle of an attempt that meets a throttle of the whole application, over a store that keeps notes after
+/// `keeping`: how long the shutdown took, and whether the cooldown was in the store then.
+async fn stopped_in_a_throttle(keeping: Duration) -> (Duration, bool) {
+    let store = Faulty::default();
+    let transport = Scripted::new(|_| async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let retry_after = Some(Duration::from_secs(600));
+        let throttle = Throttle { retry_after, scope: Some(ScopeKind::Application), kind: ThrottleKind::Rate };
+        Verdict::Throttled(throttle).into()
+    });
+    let mut config = unlimited();
+    config.shutdown.drain_deadline = Duration::from_secs(5);
+    let scheduler = builder(config, transport).store(store.clone()).start_on_current_thread().await.expect("starts");
+    drop(scheduler.handle().submit(foreground("one")).await.expect("taken in"));
+    store.faults().keeping = Some(keeping);
+    let clock = TokioClock::starting_at(START);
+    let report = scheduler.shutdown().await;
+    assert_eq!((report.accepted, report.returned, report.unknown), (0, 1, 0));
+    let kept = store.recover(Timestamp::EPOCH, None).await.expect("a store").notes;
+    (clock.now().since(START), kept.iter().any(|note| note.key.kind == NoteKind::Breaker))
+}
+
+#[test]
+fn a_shutdown_leaves_a_cooldown_of_the_application_in_the_store() {
+    paused(|| async {
+        let (took, kept) = stopped_in_a_throttle(Duration::from_millis(500)).await;
+        assert!(kept, "the next process would send into it");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    });
+}
+
+#[test]
+fn a_shutdown_waits_a_second_beyond_its_deadline_at_most_for_what_the_shared_scopes_write() {
+    paused(|| async {
+        let (took, kept) = stopped_in_a_throttle(Duration::from_secs(3_600)).await;
+        assert!(!kept && took <= Duration::from_millis(6_010), "{took:?}");
     });
 }

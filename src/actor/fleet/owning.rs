@@ -61,6 +61,11 @@ impl Owning {
         self.mail.get_or_insert_default()
     }
 
+    /// Whether it is not known yet whose the mailbox is.
+    pub(in crate::actor) const fn is_acquiring(&self) -> bool {
+        self.acquiring
+    }
+
     fn take(&mut self, world: &World, lease: Option<Lease>) {
         self.store = routed(world, lease.clone(), &self.fenced);
         (self.lease, self.tenure) = (lease, None);
