@@ -186,7 +186,7 @@ impl World {
         let mut operations: Vec<Vec<RestoredOperation>> = vec![Vec::new(); self.names.len()];
         for (place, traced) in self.traced.iter().enumerate() {
             let row = traced.row_in_outbox;
-            if traced.submitted && !row.state.is_final() {
+            if self.is_in_outbox(traced) {
                 let mut operation = self.operation(OperationKey(place as u64 + 1), traced);
                 operation.attempts = row.attempts;
                 let (state, next_at, rows, changed_at) = (row.state, row.next_at, row.rows, row.changed_at);

@@ -88,7 +88,10 @@ impl Budget {
         if !self.concurrency.may_start(lane, now) {
             // A completion frees a slot, which no timer can tell; this is the latest it can come.
             let latest = now.after(rules.guard.request_deadline_max);
-            put(Wall::InFlight, at_most(self.concurrency.deadline().map_or(latest, |at| at.min(latest))));
+            put(
+                Wall::InFlight,
+                at_most(self.concurrency.deadline().filter(|at| *at > now).map_or(latest, |at| at.min(latest))),
+            );
         }
         if let Some(tenure) = &self.tenure {
             self.parts(tenure, now, (lane, cost), rules, &mut put);

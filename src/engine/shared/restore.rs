@@ -53,6 +53,12 @@ impl Shared {
                     budget.restore_live(now, of, until, Rules::from(&*policy));
                 }
             }
+            // A slot that lingers ends by itself, so its tenant is looked at then.
+            if let Some(tenant) = tenant
+                && self.tenants.get(&tenant).is_some_and(|budget| budget.deadline().is_some())
+            {
+                self.alert.insert(tenant);
+            }
         }
     }
 }
