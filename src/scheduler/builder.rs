@@ -13,7 +13,7 @@ use super::widen::watch;
 use crate::actor::{Membership, Parts, Settings, World, on_own_thread};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::store::{MemoryStore, Outline, Recovery, Store};
+use crate::store::{Attachment, MemoryStore, Outline, Recovery, Store};
 use crate::telemetry::EventKind;
 use crate::transport::Transport;
 
@@ -21,6 +21,8 @@ use crate::transport::Transport;
 #[must_use = "a scheduler stops when it is dropped"]
 pub struct Scheduler {
     pub(super) handle: SchedulerHandle,
+    /// Its store is its own as long as it lives.
+    _attachment: Attachment,
 }
 
 /// Collects what a scheduler is made of. Made by [`Scheduler::builder`].
@@ -105,7 +107,8 @@ impl SchedulerBuilder {
     /// own; the transport runs on the runtime that this is called in; a store in a file or on a server has its own threads.
     ///
     /// # Errors
-    /// [`StartError`], also where there is no runtime: never a panic.
+    /// [`StartError`], also where there is no runtime: never a panic; and where another scheduler lives over a store that
+    /// one alone may use.
     ///
     /// # Cancel safety
     /// Dropped before it is done, nothing runs and nothing was sent.
@@ -144,6 +147,7 @@ impl SchedulerBuilder {
         if store.fleet().is_some() {
             settings = settings.in_parts().map_err(StartError::SharedLimit)?;
         }
+        let attachment = store.attach().map_err(StartError::Store)?;
         let fleet = join(&store, &settings, &clock, &host).await?;
         let (fleet, clock, outline) = match fleet {
             Some((fleet, recovery)) => {
@@ -164,7 +168,7 @@ impl SchedulerBuilder {
         // From here on dropping it stops whatever has been started.
         let handle = SchedulerHandle { world, mint: Arc::new(Mint::new(seeds)) };
         handle.count_anew().await.map_err(StartError::Store)?;
-        Ok((Scheduler { handle }, outline))
+        Ok((Scheduler { handle, _attachment: attachment }, outline))
     }
 }
 

@@ -26,12 +26,13 @@ use hashbrown::HashTable;
 
 use self::row::Row;
 use self::shelf::Shelves;
+use super::attachment::Place;
 use super::kept::Kept;
 use super::note::NoteChange;
 use super::rules::{ClaimRule, RecordRule, impossible, is_over, taken_key};
 use super::{
-    AttemptRecord, Claim, IdView, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab, Store,
-    StoreError,
+    Attachment, AttemptRecord, Claim, IdView, Inserted, NewOperation, OperationQuery, OperationRecord, Recovery, Slab,
+    Store, StoreError,
 };
 use crate::config::MemoryStoreConfig;
 use crate::email::Email;
@@ -42,10 +43,12 @@ use crate::engine::{OperationKey, OperationState, Timestamp};
 #[cfg(feature = "test-util")]
 pub(super) struct Image(Rows);
 
-/// A store in memory. Cheap to clone; clones share what is stored, so a second scheduler can be started over it.
+/// A store in memory. Cheap to clone; clones share what is stored, so a
+/// scheduler can be started over what an earlier one left; one at a time.
 #[derive(Clone)]
 pub struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
+    place: Place,
 }
 
 #[derive(Clone)]
@@ -85,7 +88,7 @@ impl MemoryStore {
             final_max,
             kept: Kept::new(),
         };
-        Self { rows: Arc::new(Mutex::new(rows)) }
+        Self { rows: Arc::new(Mutex::new(rows)), place: Place::default() }
     }
 
     /// With another bound on notes than a million. What is kept stays.
@@ -311,6 +314,14 @@ const fn slot(state: OperationState) -> usize {
 impl Store for MemoryStore {
     fn kind(&self) -> &'static str {
         "memory"
+    }
+
+    fn attach(&self) -> Result<Attachment, StoreError> {
+        self.place.take().ok_or_else(|| StoreError::Unusable {
+            reason: "a scheduler runs over this store in memory: drop that one or await its shutdown first, or make a \
+                store per scheduler"
+                .to_owned(),
+        })
     }
 
     fn recover(&self, since: Timestamp, mailbox: Option<Arc<str>>) -> BoxFuture<'_, Result<Recovery, StoreError>> {

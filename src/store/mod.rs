@@ -8,6 +8,7 @@
 //! Calls take effect in the order in which their futures are first polled. The scheduler polls records, notes, claims
 //! and inserts of one mailbox together, so a store that queues to a writer puts them into one commit, in that order.
 
+mod attachment;
 mod error;
 pub mod fleet;
 #[cfg(feature = "test-util")]
@@ -28,6 +29,7 @@ mod sqlite;
 mod url;
 
 pub use crate::engine::crashes::CrashNote;
+pub use attachment::Attachment;
 pub use error::{DamagedEmail, StoreError};
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
@@ -275,6 +277,13 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Operations per state, in the order of [`OperationState::ALL`]. Kept incrementally.
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>>;
 
+    /// A scheduler begins over it, and lives as long as it keeps the answer. A store that one alone may use refuses a
+    /// second one ([`StoreError::Unusable`]) until the first is dropped or shut down: both would send what waits. By
+    /// default any number may.
+    fn attach(&self) -> Result<Attachment, StoreError> {
+        Ok(Attachment::default())
+    }
+
     /// How long attempts are kept for [`Store::recover`]. A limit that counts them for longer is refused: a restart would
     /// forget a part of its window. [`Duration::MAX`], the default: for as long as they may be asked for.
     fn attempts_for(&self) -> Duration {
@@ -331,6 +340,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn counts(&self) -> BoxFuture<'_, Result<[u64; 10], StoreError>> {
         (**self).counts()
+    }
+
+    fn attach(&self) -> Result<Attachment, StoreError> {
+        (**self).attach()
     }
 
     fn attempts_for(&self) -> Duration {

@@ -3,6 +3,7 @@
 //! Most tests run under paused time on one thread, so that an hour passes in a millisecond and every run is the same.
 
 mod admissions;
+mod alone;
 mod apart;
 mod aside;
 mod away;

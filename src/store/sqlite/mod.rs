@@ -9,7 +9,7 @@
 //! - **Reading.** Two threads with connections of their own; no call ever blocks the thread that polls it.
 //! - **Emails** lie in a table of their own, are written once, and go when their operation ends, or when
 //!   [`PayloadRetention`] says.
-//! - **One process per file.** A second one is refused, with the file named. Read with `sqlite3 -readonly` whenever
+//! - **One process per file, one scheduler per store.** A second one is refused, with the file named. Read with `sqlite3 -readonly` whenever
 //!   you like: the views are described in `schema`.
 //! - **Trouble** is told at the start: a damaged, foreign, locked, read-only or newer file is an error that names the
 //!   file and the way out. It is never replaced by an empty one.
@@ -57,9 +57,10 @@ use self::fault::{Fault, unavailable};
 use self::open::Opened;
 use self::reader::Read;
 use self::writer::{End, Writer};
+use super::attachment::Place;
 use super::{
-    Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline, Recovery, Store,
-    StoreError,
+    Attachment, Claim, Horizons, Inserted, NewOperation, NoteChange, OperationQuery, OperationRecord, Outline,
+    Recovery, Store, StoreError,
 };
 use crate::email::Email;
 use crate::engine::mailbox::Record;
@@ -75,6 +76,7 @@ pub struct SqliteStore {
     reads: mpsc::Sender<Read>,
     file: Arc<Path>,
     attempts_for: Duration,
+    place: Place,
 }
 
 impl SqliteStore {
@@ -105,7 +107,7 @@ impl SqliteStore {
         let attempts_for = options.attempts_for;
         let run = move || write(opened, checkpointer, receiver, &options);
         drop(open::spawn("mailweir-sqlite-write", &file, run)?);
-        Ok(Self { calls, reads, file, attempts_for })
+        Ok(Self { calls, reads, file, attempts_for, place: Place::default() })
     }
 
     /// The file, as it was found.
@@ -171,6 +173,14 @@ fn write(opened: Opened, mut checkpointer: Checkpointer, mut calls: mpsc::Receiv
 impl Store for SqliteStore {
     fn kind(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn attach(&self) -> Result<Attachment, StoreError> {
+        self.place.take().ok_or_else(|| {
+            let way_out = "a scheduler of this process runs over it: drop that one or await its shutdown first, or open \
+                a file per scheduler";
+            fault::unusable(&self.file, way_out)
+        })
     }
 
     fn attempts_for(&self) -> Duration {
