@@ -197,7 +197,16 @@ fn shell_events() -> Vec<EventKind> {
     vec![
         EventKind::StoreDegraded { store: "redis", policy: StorePolicy::Half },
         EventKind::StoreRecovered { store: "redis", policy: StorePolicy::Half },
-        EventKind::StoreContradicted { store: "redis", mailbox: mailbox.clone() },
+        EventKind::StoreContradicted {
+            store: "redis",
+            mailbox: mailbox.clone(),
+            error: "the store holds something else: operation 7: transition 4 is not listed".into(),
+        },
+        EventKind::StoreFailed {
+            store: "sqlite",
+            mailbox: mailbox.clone(),
+            error: "the store is damaged or not ours: /var/lib/outbox.db, of alerts@contoso.example: state 12".into(),
+        },
         EventKind::NoteUnreadable { store: "sqlite", note: "breaker", count: 2 },
         EventKind::ActorRestarted { mailbox: mailbox.clone(), restarts: 1, reason: "panicked" },
         EventKind::ActorHeld { mailbox: mailbox.clone(), restarts: 5, reason: "panicked" },

@@ -187,7 +187,7 @@ impl MailboxActor {
             error if error.is_retryable() => self.journal.keep_notes(notes, self.now),
             _ => {
                 self.journal.keep_notes_until_told(notes, self.now);
-                self.hold_for_store();
+                self.hold_for_store(error);
             }
         }
     }
@@ -196,15 +196,16 @@ impl MailboxActor {
         if error.is_contradiction() {
             // The others are written, and this one would be refused as often as it came.
             self.journal.tell();
-            let (store, mailbox) = (self.world.store.kind(), Arc::clone(self.seat.id()));
-            return self.world.reporter.report(self.now, EventKind::StoreContradicted { store, mailbox });
+            let (store, mailbox, error) =
+                (self.world.store.kind(), Arc::clone(self.seat.id()), error.to_string().into());
+            return self.world.reporter.report(self.now, EventKind::StoreContradicted { store, mailbox, error });
         }
         self.store_degraded();
         if error.is_retryable() {
             return self.journal.keep(records, self.now);
         }
         self.journal.keep_until_told(records);
-        self.hold_for_store();
+        self.hold_for_store(error);
     }
 
     pub(super) fn store_degraded(&mut self) {

@@ -92,7 +92,7 @@ impl MailboxActor {
                 }
                 self.journal.look_up_later(lookups, self.now);
                 if lasting {
-                    self.hold_for_store();
+                    self.hold_for_store(&error);
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::config::OnPanic;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Mailbox, RestoredOperation};
 use crate::engine::shared::Input as SharedInput;
 use crate::engine::{OperationKey, Timestamp};
-use crate::store::Recovery;
+use crate::store::{Recovery, StoreError};
 use crate::telemetry::EventKind;
 
 /// Pause before the store is asked again.
@@ -147,17 +147,20 @@ impl MailboxActor {
 
     /// The store will not work until a person mends it. What it did not take is kept for then, and nothing more comes
     /// of an engine whose word cannot be written.
-    pub(super) fn hold_for_store(&mut self) {
+    pub(super) fn hold_for_store(&mut self, error: &StoreError) {
         self.lose_engine();
         self.without_engine();
         for newcomer in self.journal.drain_inserts() {
             self.turn_away(newcomer, TurnedAway::MailboxHeld);
         }
         (self.recover_when_written, self.recover_at) = (false, None);
-        self.leave_to_a_person();
+        self.leave_to_a_person(error);
     }
 
-    fn leave_to_a_person(&mut self) {
+    /// Its words name the file, the row and the way out.
+    fn leave_to_a_person(&mut self, error: &StoreError) {
+        let (store, mailbox, error) = (self.world.store.kind(), Arc::clone(self.seat.id()), error.to_string().into());
+        self.world.reporter.report(self.now, EventKind::StoreFailed { store, mailbox, error });
         let (mailbox, restarts, reason) = (Arc::clone(self.seat.id()), 0, "store damaged");
         self.world.reporter.report(self.now, EventKind::ActorHeld { mailbox, restarts, reason });
         self.mode = Mode::Held;
@@ -242,7 +245,7 @@ impl MailboxActor {
                 self.mode = Mode::Rebuilding;
                 self.recover_at = Some(self.now.after(RECOVER_RETRY));
             }
-            Err(_) => self.leave_to_a_person(),
+            Err(error) => self.leave_to_a_person(&error),
         }
     }
 }

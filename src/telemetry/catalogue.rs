@@ -13,7 +13,7 @@ use std::time::Duration;
 use tracing::{Span, debug, debug_span, error, field, info, warn};
 
 use super::instant::Rfc3339;
-use super::redaction::{ShownId, ShownScope};
+use super::redaction::{ShownId, ShownScope, ShownWords};
 use super::{AttemptLabel, EventKind, Level, Redaction};
 
 const BREAKER: &str = "mailweir::breaker";
@@ -43,6 +43,7 @@ const TRANSPORT_PANICKED: &str = "send.transport.panicked";
 const PERMIT_ABANDONED: &str = "send.permit.abandoned";
 const STORE_DEGRADED: &str = "store.backend.degraded";
 const STORE_RECOVERED: &str = "store.backend.recovered";
+const STORE_FAILED: &str = "store.backend.failed";
 const STORE_CONTRADICTED: &str = "store.record.contradicted";
 const NOTE_UNREADABLE: &str = "store.note.unreadable";
 const ACTOR_RESTARTED: &str = "mailbox.actor.restarted";
@@ -72,6 +73,7 @@ pub(super) const fn name(kind: &EventKind) -> &'static str {
         EventKind::AttemptFinished { .. } => ATTEMPT_FINISHED,
         EventKind::StoreDegraded { .. } => STORE_DEGRADED,
         EventKind::StoreRecovered { .. } => STORE_RECOVERED,
+        EventKind::StoreFailed { .. } => STORE_FAILED,
         EventKind::StoreContradicted { .. } => STORE_CONTRADICTED,
         EventKind::NoteUnreadable { .. } => NOTE_UNREADABLE,
         EventKind::ActorRestarted { .. } => ACTOR_RESTARTED,
@@ -90,6 +92,7 @@ pub(super) const fn level(kind: &EventKind) -> Level {
         EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
         | EventKind::SendsSuspended { .. }
+        | EventKind::StoreFailed { .. }
         | EventKind::StoreContradicted { .. }
         | EventKind::NoteUnreadable { .. }
         | EventKind::TransportPanicked { .. } => Level::Error,
@@ -139,6 +142,7 @@ pub(super) fn trace(kind: &EventKind, redaction: Redaction) {
         ),
         EventKind::StoreDegraded { .. }
         | EventKind::StoreRecovered { .. }
+        | EventKind::StoreFailed { .. }
         | EventKind::StoreContradicted { .. }
         | EventKind::ActorRestarted { .. }
         | EventKind::ActorHeld { .. }
@@ -263,11 +267,19 @@ fn process(kind: &EventKind, redaction: Redaction) {
             },
             "store recovered"
         ),
-        EventKind::StoreContradicted { store, mailbox } => error!(
+        EventKind::StoreContradicted { store, mailbox, error } => error!(
             name: STORE_CONTRADICTED, target: STORE, {
                 store.kind = store, mailbox = %ShownId(mailbox, redaction),
+                error = %ShownWords { words: error, mailbox, redaction },
             },
             "store contradicts a record"
+        ),
+        EventKind::StoreFailed { store, mailbox, error } => error!(
+            name: STORE_FAILED, target: STORE, {
+                store.kind = store, mailbox = %ShownId(mailbox, redaction),
+                error = %ShownWords { words: error, mailbox, redaction },
+            },
+            "store failed"
         ),
         EventKind::ActorRestarted { mailbox, restarts, reason } => error!(
             name: ACTOR_RESTARTED, target: ACTOR, {

@@ -276,6 +276,18 @@ pub enum EventKind {
         store: &'static str,
         /// Of which mailbox.
         mailbox: Arc<str>,
+        /// Which operation, and what of it.
+        error: Arc<str>,
+    },
+    /// A store failed in a way that only a person can mend; the mailbox is held until then.
+    #[serde(rename = "store.backend.failed")]
+    StoreFailed {
+        /// `memory`, `sqlite`, `redis`.
+        store: &'static str,
+        /// What was asked for it.
+        mailbox: Arc<str>,
+        /// The store's words: file, row, way out. Nothing of an email.
+        error: Arc<str>,
     },
     /// A store holds notes that this version cannot read: what they say is not in force. Reported at the start.
     #[serde(rename = "store.note.unreadable")]

@@ -36,6 +36,28 @@ impl fmt::Display for ShownId<'_> {
     }
 }
 
+/// What a store said about a mailbox, whose id it may have named.
+pub(super) struct ShownWords<'a> {
+    pub(super) words: &'a str,
+    pub(super) mailbox: &'a str,
+    pub(super) redaction: Redaction,
+}
+
+impl fmt::Display for ShownWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.redaction == Redaction::AsIs || self.mailbox.is_empty() {
+            return f.write_str(self.words);
+        }
+        for (place, part) in self.words.split(self.mailbox).enumerate() {
+            if place > 0 {
+                ShownId(self.mailbox, self.redaction).fmt(f)?;
+            }
+            f.write_str(part)?;
+        }
+        Ok(())
+    }
+}
+
 /// A scope, as it may be shown.
 pub(super) struct ShownScope<'a>(pub(super) &'a Scope, pub(super) Redaction);
 

@@ -56,6 +56,7 @@ fn a_damaged_store_holds_the_mailbox_and_what_it_did_not_take_is_written_when_it
         let handle = scheduler.handle();
         let mut events = handle.events();
         store.faults().record = Some(StoreError::Damaged { reason: "a test".to_owned() });
+        let mut words = handle.events();
         let ticket = handle.submit(foreground("one")).await.expect("stored");
         assert!(matches!(ticket.outcome().await, Ok(Outcome::Accepted { .. })));
         sleep(Duration::from_secs(1)).await;
@@ -64,6 +65,11 @@ fn a_damaged_store_holds_the_mailbox_and_what_it_did_not_take_is_written_when_it
         assert_eq!(store.record_calls(), calls, "it will not work until a person mends it");
         let held = |kind: &EventKind| matches!(kind, EventKind::ActorHeld { reason: "store damaged", .. });
         assert_eq!(seen(&mut events, held), 1);
+        let told = |kind: &EventKind| {
+            let EventKind::StoreFailed { store, mailbox, error } = kind else { return false };
+            (*store, &**mailbox) == ("faulty", MAILBOX) && error.contains("damaged") && error.contains("a test")
+        };
+        assert_eq!(seen(&mut words, told), 1, "in the store's own words");
         let error = handle.submit(foreground("two")).await.expect_err("held");
         assert!(matches!(error, SubmitError::MailboxHeld { .. }), "{error}");
         // Resumed too early, it is held again.
