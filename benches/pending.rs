@@ -155,6 +155,7 @@ async fn defer(file: &Path) {
             status: Some(503),
             provider_id: None,
             maybe_sent: false,
+            leaves: mailweir::engine::Leaves::All,
             order: None,
         };
         store.record(claimed.map(|(claim, _)| record(claim.key)).collect()).await.expect("there is room");

@@ -241,6 +241,7 @@ async fn lives(store: &RedisStore, keys: std::ops::Range<u64>, batch: usize) {
             status: Some(202),
             provider_id: None,
             maybe_sent: false,
+            leaves: mailweir::engine::Leaves::All,
             order: None,
         };
         store.record(some.iter().map(accept).collect()).await.unwrap();

@@ -156,6 +156,7 @@ mod tests {
             cost: Cost::ONE_REQUEST,
             claimed_at,
             finished_at: None,
+            leaves: crate::engine::Leaves::All,
         };
         Origin::Recovered(Box::new(Recovery { attempts: vec![attempt], ..Recovery::default() }))
     }

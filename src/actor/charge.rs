@@ -43,6 +43,7 @@ impl MailboxActor {
             Transition::Void => self.uncharge_permit(record.key),
             _ => {
                 let Some(note) = self.desk.permit_note(record.key, Some(record.at)) else { return };
+                let note = PermitNote { leaves: record.leaves, ..note };
                 self.journal.note(kept::permit(self.seat.id(), note, self.now, self.counts_until()));
             }
         }

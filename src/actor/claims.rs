@@ -11,7 +11,7 @@ use fnv::FnvHashMap;
 use crate::engine::mailbox::PastAttempt;
 use crate::engine::operation::OperationKind;
 use crate::engine::shared::Input;
-use crate::engine::{OperationKey, Timestamp};
+use crate::engine::{Leaves, OperationKey, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -64,7 +64,15 @@ impl Claims {
         self.claims.iter().filter_map(|(key, claim)| {
             let Input::Reserve { lane, tenant, cost, .. } = &claim.reserve else { return None };
             let (key, lane, cost, claimed_at) = (*key, *lane, *cost, claim.granted?);
-            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at: None, kind: OperationKind::Send };
+            let attempt = PastAttempt {
+                key,
+                lane,
+                cost,
+                claimed_at,
+                finished_at: None,
+                kind: OperationKind::Send,
+                leaves: Leaves::All,
+            };
             Some((tenant.clone(), attempt))
         })
     }

@@ -11,7 +11,7 @@ use super::ticket::Ticket;
 use crate::email::Email;
 use crate::engine::mailbox::{Hold, HoldTarget, Outcome};
 use crate::engine::operation::{KeyMap, OperationKind};
-use crate::engine::{Cost, Lane, Operation, OperationKey, Timestamp};
+use crate::engine::{Cost, Lane, Leaves, Operation, OperationKey, Timestamp};
 use crate::store::{Keyed, OperationRecord, PermitNote, Slab};
 
 #[derive(Debug, Default)]
@@ -345,7 +345,7 @@ impl Desk {
     pub(crate) fn permit_note(&self, key: OperationKey, finished_at: Option<Timestamp>) -> Option<PermitNote> {
         let Asked { tenant, cost, claimed_at, .. } = self.permits.get(&key)?;
         let (lane, tenant) = (self.entries.get(key)?.lane, tenant.clone());
-        Some(PermitNote { key, lane, tenant, cost: *cost, claimed_at: *claimed_at, finished_at })
+        Some(PermitNote { key, lane, tenant, cost: *cost, claimed_at: *claimed_at, finished_at, leaves: Leaves::All })
     }
 }
 

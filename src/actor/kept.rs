@@ -99,6 +99,7 @@ pub(crate) fn charges(recovery: &Recovery, since: Timestamp) -> impl Iterator<It
             cost: permit.cost,
             claimed_at: permit.claimed_at,
             finished_at: permit.finished_at,
+            leaves: permit.leaves,
         }),
         _ => None,
     });

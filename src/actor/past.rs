@@ -44,16 +44,16 @@ pub(crate) fn restored(record: &OperationRecord) -> RestoredOperation {
 
 /// An attempt as the ledger takes it.
 pub(crate) const fn attempt(record: &AttemptRecord) -> PastAttempt {
-    let AttemptRecord { key, lane, cost, claimed_at, finished_at, .. } = *record;
+    let AttemptRecord { key, lane, cost, claimed_at, finished_at, leaves, .. } = *record;
     // Attempts of operations are numbered from 1.
     let kind = if record.attempt == 0 { OperationKind::Permit } else { OperationKind::Send };
-    PastAttempt { key, lane, cost, claimed_at, finished_at, kind }
+    PastAttempt { key, lane, cost, claimed_at, finished_at, kind, leaves }
 }
 
 /// The same of what a permit took.
 pub(crate) const fn permit(note: &PermitNote) -> PastAttempt {
-    let PermitNote { key, lane, cost, claimed_at, finished_at, .. } = *note;
-    PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Permit }
+    let PermitNote { key, lane, cost, claimed_at, finished_at, leaves, .. } = *note;
+    PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Permit, leaves }
 }
 
 /// How an operation ended, if it has.

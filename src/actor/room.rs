@@ -80,6 +80,7 @@ mod tests {
             cost: Cost::email(1, 1),
             claimed_at: at(1),
             finished_at: None,
+            leaves: crate::engine::Leaves::All,
         };
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let mut journal = Journal::default();

@@ -4,14 +4,16 @@
 //! a timeout turns a brown-out into an outage that outlives it: the slots are spent again while the provider still
 //! counts them.
 //!
-//! It is one function and not a rule per caller, so that every scope settles the same outcome in the same way.
+//! It is one function and not a rule per caller, so that every scope settles the same outcome in the same way. What comes
+//! back is `Leaves`, which an outbox keeps.
 
 use std::time::Duration;
 
 use super::cost::Unit;
+use super::leaves::Leaves;
 use super::scope::ScopeKind;
 use super::time::Timestamp;
-use super::verdict::{Answer, Sent, Subject, ThrottleKind, Verdict};
+use super::verdict::{Answer, Sent, Verdict};
 
 /// HTTP "Request Timeout": answered, but what the provider does with the request is not over.
 const REQUEST_TIMEOUT: u16 = 408;
@@ -103,27 +105,21 @@ pub fn settle(
     request_deadline_max: Duration,
 ) -> Settlement {
     let done_at = latest_arrival(sent_at, ended_at, request_deadline_max);
-    match &answer.verdict {
-        Verdict::Accepted => Settlement::held(ended_at, Slot::Free),
-        Verdict::Throttled(throttle) => {
-            let elsewhere = throttle.scope.unwrap_or(ScopeKind::Mailbox) != at;
-            let refused_elsewhere = elsewhere || throttle.kind == ThrottleKind::Concurrency;
-            let held = Settlement::held(ended_at, Slot::Free);
-            if refused_elsewhere {
-                Settlement { recipients: Charge::Release, bytes: Charge::Release, ..held }
-            } else {
-                held
-            }
-        }
-        Verdict::Permanent { of: Subject::Credentials } => Settlement::NOTHING_SENT,
-        Verdict::Permanent { of: Subject::Message | Subject::Mailbox | Subject::Account } => {
-            Settlement { recipients: Charge::Release, ..Settlement::held(ended_at, Slot::Free) }
-        }
-        Verdict::Transient { sent: Sent::No, .. } => Settlement::NOTHING_SENT,
+    let (until, slot) = match &answer.verdict {
+        Verdict::Unknown => (done_at, Slot::Linger(done_at)),
         Verdict::Transient { sent: Sent::Maybe, .. } if answer.status == Some(REQUEST_TIMEOUT) => {
-            Settlement::held(ended_at, Slot::Linger(done_at))
+            (ended_at, Slot::Linger(done_at))
         }
-        Verdict::Transient { sent: Sent::Maybe, .. } => Settlement::held(ended_at, Slot::Free),
-        Verdict::Unknown => Settlement::held(done_at, Slot::Linger(done_at)),
+        Verdict::Accepted | Verdict::Throttled(_) | Verdict::Permanent { .. } | Verdict::Transient { .. } => {
+            (ended_at, Slot::Free)
+        }
+    };
+    let leaves = Leaves::of(&answer.verdict);
+    let charge = |unit| if leaves.counts(at, unit) { Charge::CountUntil(until) } else { Charge::Release };
+    Settlement {
+        requests: charge(Unit::Requests),
+        recipients: charge(Unit::Recipients),
+        bytes: charge(Unit::Bytes),
+        slot,
     }
 }

@@ -16,7 +16,7 @@ use crate::engine::breaker::BreakerMemory;
 use crate::engine::mailbox::{Input, PastAttempt, Record, RestoredOperation};
 use crate::engine::operation::{OperationKind, Transition};
 use crate::engine::shared::{self, MailboxKey};
-use crate::engine::{OperationKey, OperationState, Scope, ScopeKind, Timestamp};
+use crate::engine::{Leaves, OperationKey, OperationState, Scope, ScopeKind, Timestamp};
 
 /// Whether the world writes down what a restart needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,7 @@ struct Past {
     claimed_at: Timestamp,
     finished_at: Option<Timestamp>,
     left: Left,
+    leaves: Leaves,
 }
 
 /// Whether a byte of an attempt may have left the machine.
@@ -96,7 +97,9 @@ impl World {
             return;
         }
         let now = self.local(self.now);
-        self.outbox.attempts.push((key, Past { claimed_at: now, finished_at: None, left: Left::Maybe }));
+        self.outbox
+            .attempts
+            .push((key, Past { claimed_at: now, finished_at: None, left: Left::Maybe, leaves: Leaves::All }));
         let last = Some(self.outbox.attempts.len() - 1);
         let Some(traced) = self.get_mut(key) else { return };
         let attempts = traced.row_in_outbox.attempts;
@@ -124,7 +127,7 @@ impl World {
         match record.transition {
             Transition::Void => past.left = Left::No,
             Transition::Lose => {}
-            _ if past.finished_at.is_none() => past.finished_at = Some(record.at),
+            _ if past.finished_at.is_none() => (past.finished_at, past.leaves) = (Some(record.at), record.leaves),
             _ => {}
         }
     }
@@ -211,9 +214,9 @@ impl World {
         let rows = self.outbox.attempts.iter().filter(|(_, past)| past.left == Left::Maybe);
         rows.filter_map(|(key, past)| {
             let traced = self.get(*key)?;
-            let (claimed_at, finished_at) = (past.claimed_at, past.finished_at);
+            let Past { claimed_at, finished_at, leaves, .. } = *past;
             let (key, lane, cost) = (*key, traced.lane, traced.cost);
-            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Send };
+            let attempt = PastAttempt { key, lane, cost, claimed_at, finished_at, kind: OperationKind::Send, leaves };
             Some((traced.mailbox, traced.tenant.clone(), attempt))
         })
     }

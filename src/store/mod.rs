@@ -61,7 +61,7 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::OrderWords;
-use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use crate::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 
 /// An operation to be stored.
 #[derive(Clone, Debug)]
@@ -212,6 +212,8 @@ pub struct AttemptRecord {
     pub claimed_at: Timestamp,
     /// When it ended; `None`: not known to have ended.
     pub finished_at: Option<Timestamp>,
+    /// What of its cost counts on, by the release table.
+    pub leaves: Leaves,
 }
 
 /// What a store still holds when it is opened.

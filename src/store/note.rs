@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::crashes::CrashNote;
 use crate::engine::operation::{OrderWords, Requested};
-use crate::engine::{Cost, Lane, OperationKey, Scope, Timestamp, TripReason};
+use crate::engine::{Cost, Lane, Leaves, OperationKey, Scope, Timestamp, TripReason};
 
 /// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -218,6 +218,9 @@ pub struct PermitNote {
     /// When it was settled; `None`: not known to have ended.
     #[serde(default)]
     pub finished_at: Option<Timestamp>,
+    /// What of it counts on since then, by the release table.
+    #[serde(default, skip_serializing_if = "Leaves::is_all")]
+    pub leaves: Leaves,
 }
 
 /// What an admission key has admitted.

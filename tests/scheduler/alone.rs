@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mailweir::Scheduler;
+use mailweir::clock::{Clock, SystemClock};
+use mailweir::engine::Timestamp;
 use mailweir::scheduler::StartError;
 #[cfg(feature = "sqlite")]
 use mailweir::store::SqliteStore;
@@ -26,7 +28,9 @@ fn refusal(second: Result<Scheduler, StartError>) -> String {
 async fn one_at_a_time(store: Arc<dyn Store>, named: &str) {
     let transport = Scripted::accepting();
     let first = over(&store, &transport).await.expect("the first starts");
-    let later = foreground("once").not_before(SystemTime::now() + Duration::from_millis(300));
+    let later = foreground("once").not_before(
+        SystemTime::UNIX_EPOCH + SystemClock::new().now().since(Timestamp::EPOCH) + Duration::from_millis(300),
+    );
     let ticket = first.handle().submit(later).await.expect("taken in");
     let told = refusal(over(&store, &transport).await);
     assert!(told.contains(named) && told.contains("await its shutdown"), "{told}");

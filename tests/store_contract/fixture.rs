@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::operation::Transition;
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use mailweir::store::{
     Claim, Inserted, MemoryStore, NewOperation, Note, NoteBody, NoteChange, NoteKey, NoteKind, OperationRecord,
     OrderNote, Store,
@@ -162,6 +162,7 @@ pub(crate) fn record(key: u64, transition: Transition, second: u64) -> Record {
         status: None,
         provider_id: None,
         maybe_sent: false,
+        leaves: Leaves::after(transition),
         order: None,
     }
 }

@@ -7,6 +7,7 @@
 
 mod behaviours;
 mod bounds;
+mod charges;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod differential;
 mod fixture;
@@ -63,6 +64,9 @@ macro_rules! each_behaviour {
             a_lost_attempt_is_not_known_to_have_ended,
             status_and_provider_id_stay_until_there_are_newer_ones,
             what_a_person_said_stands_in_the_row_until_the_next_one_says_something,
+        }
+        each_behaviour! { charges:
+            an_attempt_is_charged_after_recovery_as_it_was_before_however_it_ended,
         }
         each_behaviour! { questions:
             recovery_holds_what_is_not_over_in_order_of_key,

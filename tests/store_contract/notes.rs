@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::operation::{OrderWords, Requested};
-use mailweir::engine::{Cost, Lane, OperationKey, Timestamp};
+use mailweir::engine::{Cost, Lane, Leaves, OperationKey, Timestamp};
 use mailweir::store::{
     AdmissionNote, CrashNote, EndedHow, EndedNote, Inserted, NewOperation, Note, NoteBody, NoteChange, NoteKey,
     NoteKind, OrderNote, PermitNote, RequestNote, StoreError,
@@ -31,6 +31,7 @@ fn one_of_each() -> Vec<Note> {
         cost: Cost { requests: 1, recipients: 500, external_recipients: 3, quota_units: 7, bytes: 1 << 40 },
         claimed_at: at(3),
         finished_at: None,
+        leaves: Leaves::Refused,
     };
     let memory: BreakerMemory =
         serde_json::from_str(&format!(r#"{{"trips": 3, "background_paused_until": {}}}"#, at(60).as_micros())).unwrap();
@@ -151,7 +152,15 @@ pub(crate) fn a_note_that_is_over_goes_and_one_that_is_not_stays(given: &Given) 
 fn charge(name: &str, second: u64) -> Note {
     let key = NoteKey { kind: NoteKind::Permit, mailbox: Some(MAILBOX.into()), name: name.into() };
     let (key_of, lane, cost) = (OperationKey(second), Lane::Foreground, Cost::ONE_REQUEST);
-    let permit = PermitNote { key: key_of, lane, tenant: None, cost, claimed_at: at(second), finished_at: None };
+    let permit = PermitNote {
+        key: key_of,
+        lane,
+        tenant: None,
+        cost,
+        claimed_at: at(second),
+        finished_at: None,
+        leaves: Leaves::All,
+    };
     Note { key, at: at(second), until: at(second + 3_600), body: NoteBody::Permit(permit) }
 }
 

@@ -7,7 +7,7 @@ use mailweir::Email;
 use mailweir::clock::{Clock, SystemClock};
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::operation::Transition;
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use mailweir::store::{Claim, NewOperation, OperationRecord, RedisOptions, RedisStore, Store, StoreError};
 
 pub(crate) const MAILBOX: &str = "noreply@contoso.example";
@@ -85,6 +85,7 @@ pub(crate) fn record(key: u64, transition: Transition) -> Arc<[Record]> {
         status: None,
         provider_id: None,
         maybe_sent: false,
+        leaves: Leaves::after(transition),
         order: None,
     };
     [record].into()

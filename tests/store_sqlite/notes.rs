@@ -4,7 +4,7 @@ use std::fs;
 
 use mailweir::engine::breaker::BreakerMemory;
 use mailweir::engine::operation::{OrderWords, Requested};
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use mailweir::store::{
     EndedHow, EndedNote, Note, NoteBody, NoteChange, NoteKey, NoteKind, OrderNote, PermitNote, RequestNote, Store,
 };
@@ -98,6 +98,7 @@ fn an_operator_reads_holds_cooldowns_and_permits_in_words() {
         cost: Cost::ONE_REQUEST,
         claimed_at: at(5),
         finished_at: None,
+        leaves: Leaves::All,
     };
     let mailbox = Some("noreply@contoso.example");
     let trip = Note { until: Timestamp::NEVER, ..note(NoteKind::Trip, None, "application", hold("").body) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mailweir::Email;
 use mailweir::engine::mailbox::Record;
 use mailweir::engine::operation::Transition;
-use mailweir::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use mailweir::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use mailweir::store::{Claim, NewOperation, OperationRecord, SqliteOptions, SqliteStore, Store};
 use tempfile::TempDir;
 
@@ -106,6 +106,7 @@ pub(crate) fn record(key: u64, transition: Transition, second: u64) -> Arc<[Reco
         status: None,
         provider_id: None,
         maybe_sent: false,
+        leaves: Leaves::after(transition),
         order: None,
     };
     [record].into()

@@ -15,7 +15,7 @@ use crate::actor::question::OrderAnswer;
 use crate::actor::reply::Reply;
 use crate::engine::mailbox::{Hold, HoldTarget, Input, Record, Refusal};
 use crate::engine::operation::{Resolution, Transition};
-use crate::engine::{OperationKey, OperationState, Timestamp};
+use crate::engine::{Leaves, OperationKey, OperationState, Timestamp};
 use crate::store::fleet::{Landing, Letter, LetterName, News, Obeyed, Order, OrderBody, OrderId, PersonWord, Posted};
 use crate::store::{OperationRecord, StoreError};
 
@@ -238,6 +238,7 @@ fn accepted(of: &OperationRecord, at: Timestamp) -> Record {
         status: None,
         provider_id: None,
         maybe_sent: false,
+        leaves: Leaves::All,
         order: None,
     }
 }

@@ -7,6 +7,7 @@ use super::table::End;
 use super::{AskShared, Effect, Mailbox, Outcome};
 use crate::engine::budget::Blame;
 use crate::engine::event::Event;
+use crate::engine::leaves::Leaves;
 use crate::engine::operation::{
     ExhaustCause, OperationKey, OperationKind, OperationState, QuarantineCause, Transition,
 };
@@ -39,6 +40,7 @@ impl Mailbox {
                 let is_charged = self.table.standing().is_some() && self.budget.has_charged(lane, &cost);
                 self.settle(now, key, (sent_at, shared), &answer, word);
                 self.report(key, sent_at, &answer);
+                self.leaves = Some(Leaves::of(&answer.verdict));
                 self.conclude(now, key, sent_at, answer);
                 self.stirred = !(accepted && is_charged && self.settles_quietly(now, &cost));
             }

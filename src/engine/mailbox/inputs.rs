@@ -9,6 +9,7 @@ use super::{Effect, Input, Mailbox, Outcome, Record, SharedWait};
 use crate::engine::constraint::Constraint;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
+use crate::engine::leaves::Leaves;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::settlement;
 use crate::engine::time::Timestamp;
@@ -314,6 +315,7 @@ impl Mailbox {
     }
 
     fn push_record(&mut self, at: Timestamp, key: OperationKey, transition: Transition, next: Option<Timestamp>) {
+        let leaves = self.leaves.take().unwrap_or(Leaves::after(transition));
         let Some(entry) = self.table.get(key) else { return };
         self.effects.push_back(Effect::Record(Record {
             key,
@@ -325,6 +327,7 @@ impl Mailbox {
             status: entry.status(),
             provider_id: None,
             maybe_sent: entry.state.is_final() && entry.is_in_doubt(transition),
+            leaves,
             order: None,
         }));
     }

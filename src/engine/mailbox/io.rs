@@ -9,6 +9,7 @@ use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
+use crate::engine::leaves::Leaves;
 use crate::engine::operation::{Operation, OperationKey, OperationState, OrderWords, Resolution, Transition};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::Scope;
@@ -318,6 +319,8 @@ pub struct Record {
     pub provider_id: Option<String>,
     /// It ends here, or is set aside, and an attempt of it may have been accepted without anybody knowing.
     pub maybe_sent: bool,
+    /// What the attempt that it ends leaves charged.
+    pub leaves: Leaves,
     /// What a person said who ordered it: the shell knows. Or what is damaged, and how to go on.
     pub order: Option<Arc<OrderWords>>,
 }

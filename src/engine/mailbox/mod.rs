@@ -60,6 +60,7 @@ use super::constraint::{Constraint, Wall};
 use super::event::Event;
 use super::lane::Lane;
 use super::lanes::Floor;
+use super::leaves::Leaves;
 use super::operation::OperationKey;
 use super::policy::MailboxPolicy;
 use super::scope::Scope;
@@ -103,6 +104,8 @@ pub struct Mailbox {
     told: Option<(OperationKey, Wall)>,
     /// The operation that is being dealt with: whose fault a panic is.
     at_work: Option<OperationKey>,
+    /// What the attempt that is being concluded leaves charged: told with its first record.
+    leaves: Option<Leaves>,
 }
 
 /// A wait at the shared scopes. While it lasts, nothing of the same tenant and lane overtakes it here.
@@ -138,6 +141,7 @@ impl Mailbox {
             shared_trouble: None,
             told: None,
             at_work: None,
+            leaves: None,
         }
     }
 
@@ -156,7 +160,7 @@ impl Mailbox {
         if !self.holds.is_empty() {
             self.tell_passing();
         }
-        self.at_work = None;
+        (self.at_work, self.leaves) = (None, None);
         self.tell_events();
         // A deadline that is not ahead would have the shell come back for ever.
         debug_assert!(self.poll_deadline().is_none_or(|at| at > now), "a deadline that has passed is still named");

@@ -72,6 +72,7 @@ impl Mailbox {
             pump_at: _,
             told: _,
             at_work: _,
+            leaves: _,
             tenure_at: _,
             withholds: _,
             stirred: _,

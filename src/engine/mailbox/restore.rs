@@ -12,9 +12,11 @@ use super::unknown::Tried;
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::cost::Cost;
 use crate::engine::lane::Lane;
+use crate::engine::leaves::Leaves;
 use crate::engine::operation::{
     KeyMap, Operation, OperationKey, OperationKind, OperationState, QuarantineCause, Requested, Transition,
 };
+use crate::engine::scope::ScopeKind;
 use crate::engine::time::Timestamp;
 use crate::engine::verdict::Answer;
 
@@ -56,6 +58,8 @@ pub struct PastAttempt {
     pub finished_at: Option<Timestamp>,
     /// Whose it was to send.
     pub kind: OperationKind,
+    /// What of its cost counts on.
+    pub leaves: Leaves,
 }
 
 impl PastAttempt {
@@ -111,7 +115,8 @@ impl Mailbox {
         let linger = self.policy.guard.request_deadline_max;
         for attempt in attempts {
             let (claimed_at, until) = (attempt.claimed_at.min(now), attempt.counts_until(now, linger));
-            self.budget.restore(attempt.lane, &attempt.cost, until, Self::rules(&self.policy));
+            let kept = attempt.leaves.kept(attempt.cost, ScopeKind::Mailbox);
+            self.budget.restore(attempt.lane, &kept, until, Self::rules(&self.policy));
             if attempt.may_be_live(now) {
                 self.budget.restore_live(now, (attempt.lane, claimed_at), until, Self::rules(&self.policy));
             }

@@ -119,6 +119,7 @@ impl Mailbox {
             shared_trouble: self.shared_trouble.clone(),
             told: None,
             at_work: None,
+            leaves: None,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::engine::constraint::Wall;
 use crate::engine::cost::{Cost, Unit};
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
+use crate::engine::leaves::Leaves;
 use crate::engine::operation::{Operation, OperationKey, OperationKind, OperationState, Transition};
 use crate::engine::policy::{DuplicatePolicy, MailboxPolicy, ScopePolicy};
 use crate::engine::time::Timestamp;

@@ -47,7 +47,8 @@ impl Shared {
                 self.has_used(tenant);
             }
             for budget in self.budgets_of_mut(tenant.as_ref()) {
-                budget.restore(attempt.lane, &attempt.cost, until, Rules::from(&*policy));
+                let kept = attempt.leaves.kept(attempt.cost, budget.scope().kind());
+                budget.restore(attempt.lane, &kept, until, Rules::from(&*policy));
                 if attempt.may_be_live(now) {
                     let of = (attempt.lane, attempt.claimed_at.min(now));
                     budget.restore_live(now, of, until, Rules::from(&*policy));

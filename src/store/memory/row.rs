@@ -11,7 +11,7 @@ use super::shelf::Shelves;
 use crate::email::Email;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::{OrderWords, Transition};
-use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use crate::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use crate::store::rules::Seen;
 use crate::store::{AttemptRecord, Claim, Keyed, NewOperation, OperationQuery, OperationRecord, PackedId};
 
@@ -62,6 +62,7 @@ struct Tried {
     cost: Cost,
     claimed_at: Timestamp,
     finished_at: Option<Timestamp>,
+    leaves: Leaves,
 }
 
 impl Keyed for Row {
@@ -210,11 +211,13 @@ impl Row {
             cost: tried.cost,
             claimed_at: tried.claimed_at,
             finished_at: tried.finished_at,
+            leaves: tried.leaves,
         })
     }
 
     pub(super) fn claim(&mut self, claim: &Claim) {
-        let tried = Tried { attempt: claim.attempt, cost: claim.cost, claimed_at: claim.at, finished_at: None };
+        let Claim { attempt, cost, at, .. } = *claim;
+        let tried = Tried { attempt, cost, claimed_at: at, finished_at: None, leaves: Leaves::All };
         let more = self.more_mut();
         match more.first {
             None => more.first = Some(tried),
@@ -256,7 +259,7 @@ impl Row {
         if record.transition.ends_attempt()
             && let Some(tried) = more.others.last_mut().or(more.first.as_mut())
         {
-            tried.finished_at = Some(record.at);
+            (tried.finished_at, tried.leaves) = (Some(record.at), record.leaves);
         }
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::run::{self, Cursor, Front, NIL};
 use super::*;
 use crate::engine::operation::Transition;
-use crate::engine::{Cost, Lane};
+use crate::engine::{Cost, Lane, Leaves};
 
 const MANY: u64 = 100_000;
 const LIMIT: usize = 10;
@@ -41,7 +41,19 @@ fn record(key: u64, transition: Transition) -> Record {
     let (state, attempts) = (transition.to(), transition.attempts_after(0));
     let (status, provider_id, order) = (None, None, None);
     let (key, at, next_at, maybe_sent) = (OperationKey(key), at(2), None, false);
-    Record { key, transition, state, at, next_at, attempts, status, provider_id, maybe_sent, order }
+    Record {
+        key,
+        transition,
+        state,
+        at,
+        next_at,
+        attempts,
+        status,
+        provider_id,
+        maybe_sent,
+        leaves: Leaves::after(transition),
+        order,
+    }
 }
 
 /// A tenth admitted; of the others one in three sent, one in three lost, one in three queued.

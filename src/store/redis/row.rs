@@ -10,7 +10,7 @@ use super::instant::{NEVER, Translation};
 use super::names::{key_of, key_text};
 use crate::email::Email;
 use crate::engine::operation::OrderWords;
-use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use crate::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use crate::store::{AttemptRecord, NewOperation, Note, NoteKey, NoteKind, OperationRecord};
 
 /// What is wrong with something that was read.
@@ -175,7 +175,8 @@ pub(super) fn cost(cost: &Cost) -> String {
     format!("{requests}|{recipients}|{external_recipients}|{quota_units}|{bytes}")
 }
 
-/// One attempt: `KEY.NUMBER`, and `finished|lane|costs|tenant`.
+/// One attempt: `KEY.NUMBER`, and `finished|lane|costs|tenant`; behind its end, after a colon, what it leaves charged, if
+/// that is not all.
 pub(super) fn attempt(
     mailbox: &Arc<str>,
     member: &[u8],
@@ -187,7 +188,13 @@ pub(super) fn attempt(
     let number = member.get(17..).and_then(|number| std::str::from_utf8(number).ok()).ok_or("an attempt's number")?;
     let value = std::str::from_utf8(value).map_err(|error| error.to_string())?;
     let mut head = Head { parts: value.split('|') };
-    let finished_at = head.maybe()?.map(|finished_at| to.local(finished_at));
+    let finished = head.text()?;
+    let (finished, leaves) =
+        finished.split_once(':').map_or((finished, Leaves::All), |(at, word)| (at, Leaves::from_word(word)));
+    let finished_at = match finished {
+        "" => None,
+        at => Some(to.local(at.parse().map_err(|_| format!("{at:?} where an instant belongs"))?)),
+    };
     let (lane, cost) = (head.lane()?, head.cost()?);
     // A tenant's name may hold bars.
     let tenant = value.splitn(8, '|').nth(7).unwrap_or_default();
@@ -200,6 +207,7 @@ pub(super) fn attempt(
         cost,
         claimed_at: to.local(claimed_at),
         finished_at,
+        leaves,
     })
 }
 

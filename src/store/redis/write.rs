@@ -12,9 +12,9 @@ use super::link::Answer;
 use super::names::key_text;
 use super::worker::Reply;
 use super::{row, scripts, value};
-use crate::engine::OperationState;
 use crate::engine::mailbox::Record;
 use crate::engine::operation::{IllegalTransition, Transition};
+use crate::engine::{Leaves, OperationState};
 use crate::store::rules::{impossible, is_over};
 use crate::store::{Note, NoteChange, StoreError};
 
@@ -120,10 +120,11 @@ fn arguments(command: &mut Cmd, record: &Record, context: &Context) {
         .collect();
     let state = char::from(row::state_digit(record.state));
     let does = match record.transition {
-        Transition::Void => "v",
-        Transition::Lose => "l",
-        other if other.ends_attempt() => "e",
-        _ => "",
+        Transition::Void => "v".to_owned(),
+        Transition::Lose => "l".to_owned(),
+        other if other.ends_attempt() && record.leaves != Leaves::All => format!("e:{}", record.leaves.as_str()),
+        other if other.ends_attempt() => "e".to_owned(),
+        _ => String::new(),
     };
     // Text of this program's own types: it is always JSON.
     let provider = record.provider_id.as_ref().and_then(|id| row::json(id).ok()).unwrap_or_default();

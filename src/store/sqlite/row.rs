@@ -12,8 +12,9 @@ use rusqlite::{Connection, ErrorCode, Row};
 use super::fault::Fault;
 use super::names::Names;
 use crate::email::Email;
-use crate::engine::operation::OrderWords;
-use crate::engine::{Cost, Lane, OperationKey, OperationState, Timestamp};
+use crate::engine::mailbox::Record;
+use crate::engine::operation::{OrderWords, Transition};
+use crate::engine::{Cost, Lane, Leaves, OperationKey, OperationState, Timestamp};
 use crate::store::{AttemptRecord, DamagedEmail, OperationRecord, StoreError};
 
 /// The columns of an operation in the order that [`operation`] reads.
@@ -23,7 +24,7 @@ pub(super) const OPERATION: &str = "key, id, mailbox, tenant, campaign, lane, re
 
 /// The columns of an attempt in the order that [`attempt`] reads.
 pub(super) const ATTEMPT: &str = "operation, number, mailbox, tenant, lane, requests, recipients, external_recipients, \
-    quota_units, bytes, claimed_at, finished_at";
+    quota_units, bytes, claimed_at, finished_at, ended";
 
 /// The columns of an email in the order that [`email`] reads, of the table `p`.
 pub(super) const EMAIL: &str = "p.sender, p.recipients, p.mime, p.size";
@@ -147,7 +148,29 @@ pub(super) fn attempt(row: &Row<'_>, connection: &Connection, names: &mut Names)
         cost: columns.cost()?,
         claimed_at: columns.instant()?,
         finished_at: columns.take::<Option<i64>>()?.map(instant),
+        leaves: leaves(columns.text()?),
     })
+}
+
+/// How an attempt ended, as it is stored: the transition, and what it leaves charged where that does not tell.
+pub(super) fn ended(record: &Record) -> Cow<'static, str> {
+    let name = record.transition.as_str();
+    if record.leaves == Leaves::after(record.transition) && record.transition != Transition::Throttle {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(format!("{name}:{}", record.leaves.as_str()))
+}
+
+/// What a stored end leaves charged. Earlier versions did not say of a throttle whose it was: it counts everywhere.
+fn leaves(ended: Option<&str>) -> Leaves {
+    let Some(ended) = ended else { return Leaves::All };
+    match ended.split_once(':') {
+        Some((_, word)) => Leaves::from_word(word),
+        None => {
+            let known = Transition::ALL.into_iter().find(|transition| transition.as_str() == ended);
+            known.map_or(Leaves::All, Leaves::after)
+        }
+    }
 }
 
 /// The recipients of an email as one text. No address holds a line break.

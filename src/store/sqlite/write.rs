@@ -323,7 +323,7 @@ impl<'c> Writes<'c> {
         if from == OperationState::Attempting {
             // A lost attempt is not known to have ended: its charge counts from its claim.
             let finished = record.transition.ends_attempt().then_some(at);
-            let how = record.transition.as_str();
+            let how = row::ended(record);
             self.end_attempt.execute((key, found.seen.rows, finished, how, record.status))?;
         }
         self.update.execute((

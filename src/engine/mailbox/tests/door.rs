@@ -114,6 +114,7 @@ fn a_restart_grants_no_free_day() {
             claimed_at,
             finished_at: finished.then(|| claimed_at.after(Duration::from_secs(1))),
             kind: OperationKind::Send,
+            leaves: Leaves::All,
         }
     };
     mailbox.restore(T0, Vec::new(), &[attempt(30, true), attempt(20, true), attempt(1, false)]);

@@ -35,7 +35,15 @@ fn a_refused_account_uses_no_attempt() {
 fn attempts_of_an_earlier_life_keep_their_connections() {
     let mut rig = Rig::new(policy(&["50 requests / 1m"], 4));
     let (key, lane, cost) = (OperationKey(900), Lane::Foreground, Cost::ONE_REQUEST);
-    let live = PastAttempt { key, lane, cost, claimed_at: T0, finished_at: None, kind: OperationKind::Send };
+    let live = PastAttempt {
+        key,
+        lane,
+        cost,
+        claimed_at: T0,
+        finished_at: None,
+        kind: OperationKind::Send,
+        leaves: Leaves::All,
+    };
     rig.mailbox.restore(T0, Vec::new(), &[live; 4]);
     rig.submit(1, Lane::Foreground);
     assert!(rig.sent.is_empty(), "four may still be executed");

@@ -303,6 +303,7 @@ fn after_a_restart_only_attempts_without_a_known_end_count_as_maybe_sent() {
             claimed_at: at(*claimed),
             finished_at: ended.then(|| at(*claimed + 1)),
             kind: OperationKind::Send,
+            leaves: Leaves::All,
         };
         let log: Vec<_> = log.iter().map(past).collect();
         rig.now = at(600);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::constraint::Certainty;
+use crate::engine::leaves::Leaves;
 use crate::engine::mailbox::{PastAttempt, Refusal};
 use crate::engine::operation::OperationKind;
 use crate::engine::shared::check;
@@ -102,6 +103,7 @@ fn a_full_window_of_a_tenant_is_known_although_nobody_waits_for_it_and_while_it_
         claimed_at: T0,
         finished_at: Some(T0),
         kind: OperationKind::Send,
+        leaves: Leaves::All,
     };
     let mut next = Rig::new(ScopePolicy::default(), scope(&["2 requests / 1h"], 0));
     next.shared.restore(next.now, [1, 2].map(|key| (Some(Arc::from("acme")), attempt(key))));

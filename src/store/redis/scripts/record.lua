@@ -5,7 +5,7 @@
 -- ARGV     thirteen per record: key, states it is listed from (ten of 0 and 1), state it leads to (x: not the listed
 --          one), instant (Redis TIME), the same by the caller's clock, next instant or empty, attempts, status or
 --          empty (with a mark: may have been sent), provider's id or empty, a person's words or empty, deadline or empty, what it does to the attempt
---          (v: void, l: lost, e: ended, empty: nothing), state as told
+--          (v: void, l: lost, e: ended, with what it leaves charged after a colon; empty: nothing), state as told
 -- Answer   operations that have ended, then per record an empty text, or the state from which it is not listed
 --
 -- The rules are those of `rules.rs`: repeated, it changes nothing.
@@ -18,9 +18,9 @@ local function finish(key, r, does, at)
   if does == 'v' then
     redis.call('ZREM', base .. ':tried', member)
     redis.call('HDEL', base .. ':tries', member)
-  elseif does == 'e' then
+  elseif string.sub(does, 1, 1) == 'e' then
     local try = redis.call('HGET', base .. ':tries', member)
-    if try then redis.call('HSET', base .. ':tries', member, at .. string.match(try, '|.*$')) end
+    if try then redis.call('HSET', base .. ':tries', member, at .. string.sub(does, 2) .. string.match(try, '|.*$')) end
   end
 end
 
