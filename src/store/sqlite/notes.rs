@@ -21,17 +21,21 @@ const NO_MAILBOX: i64 = 0;
 #[derive(Debug)]
 pub(super) struct Notes<'c> {
     max: u64,
+    /// No note ends before this: a bound, learnt by looking and lowered by what is kept. The epoch: nobody has looked.
+    first_end: Timestamp,
     replace: Statement<'c>,
     insert: Statement<'c>,
     remove: Statement<'c>,
     find: Statement<'c>,
     forget: Statement<'c>,
+    find_first_end: Statement<'c>,
 }
 
 impl<'c> Notes<'c> {
     pub(super) fn new(connection: &'c Connection, options: &SqliteOptions) -> Result<Self, Fault> {
         Ok(Self {
             max: options.notes_max,
+            first_end: Timestamp::EPOCH,
             replace: connection.prepare(
                 "UPDATE note SET at = ?4, until = ?5, body = ?6 WHERE kind = ?1 AND mailbox = ?2 AND name = ?3",
             )?,
@@ -43,14 +47,25 @@ impl<'c> Notes<'c> {
                 "DELETE FROM note WHERE (kind, mailbox, name) IN
                  (SELECT kind, mailbox, name FROM note INDEXED BY note_by_end WHERE until <= ?1 LIMIT ?2)",
             )?,
+            find_first_end: connection.prepare("SELECT min(until) FROM note INDEXED BY note_by_end")?,
         })
     }
 
     /// Forgets what is over at `now`, at most `count` notes; how many.
     pub(super) fn forget(&mut self, tally: &mut Tally<'_>, now: Timestamp, count: usize) -> Result<usize, Fault> {
+        if self.first_end > now {
+            return Ok(0);
+        }
         let over = self.forget.execute((row::stamp(now), i64::try_from(count).unwrap_or(i64::MAX)))?;
         tally.notes_moved(-i64::try_from(over).unwrap_or(i64::MAX));
+        let first: Option<i64> = self.find_first_end.query_row([], |found| found.get(0))?;
+        self.first_end = first.map_or(Timestamp::NEVER, row::instant);
         Ok(over)
+    }
+
+    /// The transaction never was: what it forgot is there again.
+    pub(super) const fn roll_back(&mut self) {
+        self.first_end = Timestamp::EPOCH;
     }
 
     /// Whether there is room for all of `notes`; those that replace another need none, nor do orders and breakers.
@@ -108,6 +123,7 @@ impl<'c> Notes<'c> {
             self.insert.execute((kind, mailbox, name, at, until, &body))?;
             tally.notes_moved(1);
         }
+        self.first_end = self.first_end.min(note.until);
         Ok(())
     }
 

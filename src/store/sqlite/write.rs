@@ -107,6 +107,7 @@ impl<'c> Writes<'c> {
     /// The transaction never was.
     pub(super) fn roll_back(&mut self) {
         self.tally.roll_back();
+        self.notes.roll_back();
         self.names.clear();
         self.oldest = Oldest::UNKNOWN;
         self.walk = Walk::UNKNOWN;
