@@ -253,7 +253,7 @@ fn operation(kind: &EventKind, redaction: Redaction) {
     }
 }
 
-fn process(kind: &EventKind, redaction: Redaction) {
+fn store(kind: &EventKind, redaction: Redaction) {
     match kind {
         EventKind::StoreDegraded { store, policy } => warn!(
             name: STORE_DEGRADED, target: STORE, {
@@ -281,6 +281,16 @@ fn process(kind: &EventKind, redaction: Redaction) {
             },
             "store failed"
         ),
+        _ => {}
+    }
+}
+
+fn process(kind: &EventKind, redaction: Redaction) {
+    match kind {
+        EventKind::StoreDegraded { .. }
+        | EventKind::StoreRecovered { .. }
+        | EventKind::StoreContradicted { .. }
+        | EventKind::StoreFailed { .. } => store(kind, redaction),
         EventKind::ActorRestarted { mailbox, restarts, reason } => error!(
             name: ACTOR_RESTARTED, target: ACTOR, {
                 mailbox = %ShownId(mailbox, redaction), restarts, reason,
