@@ -70,7 +70,7 @@ fn with(text: &str) -> mailweir::engine::Limit {
 async fn used_around_a_restart(verdict: Verdict) -> [Vec<u64>; 2] {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(START));
-    let limits = ["100 requests / 24h", "10000 recipients / 24h", "9000 external-recipients / 24h", "50MB / 24h"];
+    let limits = ["100 requests / 24h", "10000 recipients / 24h", "9000 external recipients / 24h", "50MB / 24h"];
     let config = unlimited().mailbox_limits(limits.map(with));
     let told = verdict.clone();
     let transport = Scripted::new(move |_| {
@@ -106,7 +106,6 @@ fn a_restart_charges_what_was_charged_before_it_however_the_attempt_ended() {
         for (verdict, expected) in [
             (Verdict::Accepted, [1, 500, 300, 4_096]),
             (Verdict::Permanent { of: Subject::Message }, [1, 0, 0, 4_096]),
-            (Verdict::Permanent { of: Subject::Mailbox }, [1, 0, 0, 4_096]),
             (throttled(None, rate), [1, 500, 300, 4_096]),
             (throttled(Some(ScopeKind::Application), rate), [1, 0, 0, 0]),
             (throttled(Some(ScopeKind::Tenant), ThrottleKind::Quota), [1, 0, 0, 0]),

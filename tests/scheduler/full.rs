@@ -36,6 +36,7 @@ fn admission_keys_that_fill_the_notes_take_nobody_the_emergency_stop() {
         handle.hold(HoldScope::All, Order::new("stop")).await.expect("held");
         handle.trip(Scope::Application, Order::new("stop")).await.expect("tripped");
         handle.trip(Scope::Mailbox(MAILBOX.into()), Order::new("stop")).await.expect("tripped");
+        drop(scheduler);
         let next = started(&store).await;
         assert_eq!((next.handle().holds().len(), next.handle().trips().len()), (1, 2));
     });
