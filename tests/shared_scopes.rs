@@ -14,7 +14,7 @@ use mailweir::engine::mailbox::Outcome;
 use mailweir::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
 use mailweir::engine::{Lane, Limit, Ratio, ScopeKind};
 use mailweir::simulation::{Load, World};
-use mailweir::upstream::{ConcurrencyLimit, LogNormal, Model, Random, Upstream, check};
+use mailweir::upstream::{Algorithm, ConcurrencyLimit, LogNormal, Model, Random, Upstream, UpstreamLimit, check};
 
 use replay::Replay;
 
@@ -42,12 +42,21 @@ fn run(seed: u64) {
     if random.below(2) == 0 {
         shared.tenant = scope(&mut random, &["6 requests / 10s"], 2);
     }
-    let most = shared.application.concurrency.map_or(u32::MAX, NonZeroU32::get);
-    let mut model = Model::new(Vec::new());
-    model.concurrency = vec![ConcurrencyLimit::new(ScopeKind::Application, most)];
+    // The upstream keeps at every scope what is declared there.
+    let scopes = [
+        (ScopeKind::Mailbox, &mailbox.scope),
+        (ScopeKind::Tenant, &shared.tenant),
+        (ScopeKind::Application, &shared.application),
+    ];
+    let rolling = |kind, limit: &Limit| UpstreamLimit::declared(kind, limit, Algorithm::Rolling);
+    let kept = scopes.map(|(kind, scope)| scope.limits.iter().map(|limit| rolling(kind, limit)).collect::<Vec<_>>());
+    let kept = kept.concat();
+    let bound = |(kind, scope): (_, &ScopePolicy)| Some(ConcurrencyLimit::new(kind, scope.concurrency?.get()));
+    let mut model = Model::new(kept.clone());
+    model.concurrency = scopes.into_iter().filter_map(bound).collect();
     model.latency.up = LogNormal::new(Duration::from_millis(1 + random.below(50)), Ratio::percent(50));
     model.latency.service = LogNormal::new(Duration::from_millis(10 + random.below(900)), Ratio::percent(80));
-    model.latency.longest = Duration::from_secs(20);
+    model.latency.longest = Duration::from_secs(30);
     let mailboxes = 1 + small(&mut random, 3);
     let mut world = World::new(mailboxes, &Arc::new(mailbox), Some(Arc::new(shared)), Upstream::new(model, seed));
     for _ in 0..OPERATIONS {
@@ -73,7 +82,11 @@ fn run(seed: u64) {
     let ended = world.ended();
     assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Accepted { .. })), "{ended:?}");
     let counts = check::counts(world.upstream().log().client());
-    assert_eq!(counts.refused, 0, "more than {most} at once");
+    assert_eq!(counts.refused, 0, "{kept:?}");
+    for limit in &kept {
+        let most = check::max_in_window(world.upstream().log().client(), limit);
+        assert!(most <= limit.amount, "L1: {most} in one window of {limit:?}");
+    }
 }
 
 #[test]

@@ -199,6 +199,8 @@ fn the_incident_has_its_block_its_restart_and_its_lowered_limit() {
     assert_eq!(facts["arrivals"]["duplicates"], 0);
     let lowered = facts["windows"].as_array().expect("a list").iter().find(|row| row["limit"] == "90 requests / 1m");
     assert!(lowered.expect("the limit of the change")["most"].as_u64() <= Some(90));
+    let judged = facts["invariants"].as_array().expect("a list").iter().filter(|row| row["judged"] == true).count();
+    assert_eq!(judged, 5, "neither the order after a restart nor 429s under a block: {facts}");
 }
 
 #[test]
@@ -275,6 +277,8 @@ fn a_broken_invariant_ends_with_one_and_names_itself() {
     assert!(out.contains("BROKEN  no declared window is exceeded (L1): "), "{out}");
     assert!(out.contains("BROKEN  no 429 from our own pace: "), "{out}");
     assert!(out.contains(&format!("\nreplay: mailweir simulate {path} --seed 1\n")), "{out}");
+    let replay = summary(&simulate(&[&path, "--json"]))["replay"].clone();
+    assert_eq!(replay, format!("mailweir simulate {path} --seed 1"));
     let again = simulate(&[&path, "--profile", "B", "--seed", "7"]);
     let again = text(&again.stdout);
     assert!(again.contains(&format!("\nreplay: mailweir simulate {path} --seed 7 --profile B\n")), "{again}");

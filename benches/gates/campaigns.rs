@@ -152,13 +152,15 @@ fn singles(profile: Profile, windows: Windows, good: Good, figure_of: fn(&Run) -
     worst
 }
 
-/// As S2: the long window binds, a campaign of 13/4 of it, four scans in it, as large as the short window's reserve.
+/// As S2: the long window binds, a campaign of 13/4 of it, four scans in it, as large as the short window's reserve. A scan is
+/// no larger than there are connections, as in S2: what more would wait for is the round trip, and not the scheduler.
 fn doubles(profile: Profile, good: Good, figure_of: fn(&Run) -> f64) -> Worst {
     let mut worst = Worst::new(good);
     for pair in TWO {
         let limits = pair.map(limit);
         let [short, long] = limits;
         let size = (long.amount() / 80).clamp(1, short.amount() / 10);
+        let size = size.min(limits.iter().map(connections).max().unwrap_or(4).into());
         let people = (long.window() / 4, usize::try_from(size).expect("small"));
         let name = format!("{short} and {long}");
         for seed in 0..SEEDS {

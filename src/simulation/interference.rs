@@ -35,6 +35,12 @@ impl World {
         }
     }
 
+    /// When each change of policies was heard, by its number, in true time: a process that stands still hears of it later.
+    #[must_use]
+    pub fn changed(&self) -> &[(Timestamp, usize)] {
+        &self.changed
+    }
+
     /// Loses one mailbox's actor at `at`; another one is made at once over what the outbox holds. Needs
     /// [`World::keep_outbox`].
     pub fn lose_actor(&mut self, at: Timestamp, mailbox: usize) {

@@ -86,6 +86,8 @@ pub(super) struct Traced {
     pub(super) down: Duration,
     /// On its way to us.
     pub(super) answer: Option<Answer>,
+    /// Whether it comes twice.
+    pub(super) twice: bool,
     pub(super) sends: u32,
     /// Whether the upstream has taken it.
     pub(super) taken: bool,
@@ -116,6 +118,7 @@ impl World {
             live: false,
             down: Duration::ZERO,
             answer: None,
+            twice: false,
             sends: 0,
             taken: false,
             row_in_outbox: Row::new(at),

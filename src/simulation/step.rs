@@ -82,7 +82,7 @@ impl World {
             Happening::Answer { key, row } => {
                 let answer = self.get_mut(key).filter(|traced| traced.row == row).and_then(|it| it.answer.take());
                 if let Some(answer) = answer {
-                    self.answer(key, row, answer);
+                    self.answer_as_delivered(key, row, answer);
                 }
             }
             Happening::TimeOut { key, row } => self.answer(key, row, Verdict::Unknown.into()),
@@ -138,6 +138,7 @@ impl World {
 
     fn change(&mut self, number: usize) {
         let Some(change) = self.changes.get(number) else { return };
+        self.changed.push((self.now, number));
         self.policies.clone_from(&change.mailboxes);
         self.shared_policy.clone_from(&change.shared);
         if self.down_until.is_some() {
@@ -315,6 +316,7 @@ impl World {
         };
         let Some(traced) = self.get_mut(key) else { return };
         traced.taken |= decision.executed;
+        traced.twice = decision.delivery == Delivery::Twice;
         if traced.row == row && answer.is_some() {
             traced.answer = answer;
             let at = answered_at.after(if heard { down } else { Duration::ZERO });
@@ -329,6 +331,17 @@ impl World {
         }
         let mailbox = traced.mailbox;
         self.run(Work::Mailbox(mailbox, Input::Finished { key, answer }));
+    }
+
+    /// An answer, and at once the same again where it comes twice, unless the next attempt is under way by then: a transport
+    /// tells answers of two attempts apart.
+    fn answer_as_delivered(&mut self, key: OperationKey, row: u32, answer: Answer) {
+        let is_heard = self.get(key).is_some_and(|traced| traced.live);
+        self.answer(key, row, answer.clone());
+        let again = self.get(key).filter(|traced| is_heard && traced.twice && traced.row == row && !traced.live);
+        if let Some(mailbox) = again.map(|traced| traced.mailbox) {
+            self.run(Work::Mailbox(mailbox, Input::Finished { key, answer }));
+        }
     }
 
     /// An operation has ended, or one that had ended as unknown is settled after all.

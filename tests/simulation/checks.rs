@@ -1,20 +1,51 @@
 //! What has to hold of a world, read from the upstream's log and from each operation's history.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use mailweir::engine::Lane;
 use mailweir::engine::invariants::{Violation, lanes, operation};
 use mailweir::engine::mailbox::Outcome;
 use mailweir::engine::operation::Transition;
+use mailweir::engine::policy::GuardPolicy;
+use mailweir::engine::{Lane, Timestamp, Unit};
 use mailweir::simulation::World;
-use mailweir::upstream::{UpstreamLimit, check};
+use mailweir::upstream::{Arrival, UpstreamLimit, check};
+
+/// What counts for a limit. Where scopes are shared, an email that one of them refused gives its recipients back to the others (the
+/// release table), so recipients of refused ones count nowhere here; requests count everywhere.
+fn counted<'a>(world: &'a World, limit: &UpstreamLimit) -> impl Iterator<Item = &'a Arrival> + use<'a> {
+    let leaves_out = world.shared().is_some() && limit.unit != Unit::Requests;
+    world.upstream().log().client().filter(move |arrival| !(leaves_out && arrival.status == 429))
+}
 
 /// L1: no window of a limit that is kept holds more than its amount of what is ours.
 pub(crate) fn windows(world: &World, kept: &[UpstreamLimit]) -> Result<(), String> {
     for limit in kept {
-        let most = check::max_in_window(world.upstream().log().client(), limit);
+        let most = check::max_in_window(counted(world, limit), limit);
         if most > limit.amount {
-            return Err(format!("L1: {most} of {} in {:?}", limit.amount, limit.window));
+            return Err(format!("L1: {most} of {} in {:?} of one {}", limit.amount, limit.window, limit.scope));
+        }
+    }
+    Ok(())
+}
+
+/// F11: what was admitted under each set of limits keeps them, lowered ones too. `declared` has one set for the start and one for
+/// each change.
+pub(crate) fn epochs(world: &World, declared: &[Vec<UpstreamLimit>]) -> Result<(), String> {
+    let mut epochs = vec![(0, world.start())];
+    epochs.extend(world.changed().iter().map(|(at, number)| (number + 1, *at)));
+    for (place, (number, at)) in epochs.iter().enumerate() {
+        // What was under way at the change was admitted before it.
+        let from = if place == 0 { *at } else { at.after(GuardPolicy::default().request_deadline_max) };
+        let until = epochs.get(place + 1).map_or(Timestamp::NEVER, |next| next.1);
+        for limit in &declared[*number] {
+            let arrivals = counted(world, limit).filter(|arrival| arrival.at >= from && arrival.at < until);
+            let most = check::max_in_window(arrivals, limit);
+            if most > limit.amount {
+                let (amount, window, scope) = (limit.amount, limit.window, limit.scope);
+                return Err(format!(
+                    "L1: {most} of {amount} in {window:?} of one {scope}, from the change at {at:?} on"
+                ));
+            }
         }
     }
     Ok(())
@@ -38,17 +69,17 @@ pub(crate) fn nothing_is_lost(world: &World) -> Result<(), String> {
     }
 }
 
-/// First in, first out, by first attempts.
+/// First in, first out, by first attempts, of each mailbox, lane and tenant.
 pub(crate) fn order(world: &World) -> Result<(), Violation> {
-    for lane in Lane::ALL {
-        let firsts = world.order().iter().filter(|first| first.1 == lane).map(|first| first.2.0);
+    type Line<'a> = (usize, Lane, Option<&'a str>);
+    let planned = world.planned();
+    let mut lines: BTreeMap<Line<'_>, Vec<u64>> = BTreeMap::new();
+    for (mailbox, lane, key) in world.order() {
         // Keys are given in order of planning, not of submission: compare by instant of submission instead.
-        let submitted: HashMap<u64, _> =
-            world.ended().iter().map(|ended| (ended.key.0, ended.submitted_at.as_micros())).collect();
-        let instants: Vec<u64> = firsts.filter_map(|key| submitted.get(&key).copied()).collect();
-        lanes::order_is_kept(&instants, 0)?;
+        let one = &planned[usize::try_from(key.0 - 1).expect("an index")];
+        lines.entry((*mailbox, *lane, one.tenant.as_deref())).or_default().push(one.at.as_micros());
     }
-    Ok(())
+    lines.values().try_for_each(|instants| lanes::order_is_kept(instants, 0))
 }
 
 /// O1, O3, O5, O6, O7 and O10 over every operation's whole history.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::engine::policy::{BreakerPolicy, DuplicatePolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
-use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Unit, WindowKind};
+use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Unit};
 use mailweir::simulation::{KeepOutbox, Load, LookUps, START, World};
 use mailweir::upstream::{
     ConcurrencyLimit, Early, LogNormal, Model, Penalty, Random, Refusals, RetryAfterPolicy, Upstream, UpstreamLimit,
 };
 
 use crate::troubles::{self, Spell};
-use crate::worlds::limit;
+use crate::worlds::{connections, limit, lowered};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -69,7 +69,7 @@ fn model(random: &mut Random, upstream: Vec<UpstreamLimit>, spell: Spell) -> Mod
     model.concurrency = vec![ConcurrencyLimit::new(ScopeKind::Mailbox, 4)];
     model.latency.up = LogNormal::new(Duration::from_millis(1 + random.below(400)), Ratio::percent(80));
     model.latency.service = LogNormal::new(Duration::from_millis(10 + random.below(1_500)), Ratio::percent(80));
-    model.latency.longest = Duration::from_secs(20);
+    model.latency.longest = Duration::from_secs(30);
     if half(random) {
         troubles::on_the_way(&mut model.faults, random, spell);
     }
@@ -131,24 +131,23 @@ fn load(world: &mut World, random: &mut Random, limits: &[Limit], spell: Spell, 
 }
 
 /// F11: limits are lowered, and are as they were when everything is over.
-fn changes(world: &mut World, random: &mut Random, policy: &Arc<MailboxPolicy>, run: (Spell, usize)) {
+fn changes(
+    world: &mut World,
+    random: &mut Random,
+    policy: &Arc<MailboxPolicy>,
+    shared: Option<&Arc<SharedPolicy>>,
+    run: (Spell, usize),
+) {
     let (spell, mailboxes) = run;
-    let shared = world.shared().map(|_| Arc::new(SharedPolicy::default()));
     for _ in 0..1 + random.below(2) {
         let mut next = MailboxPolicy::clone(policy);
-        next.scope.concurrency = NonZeroU32::new(u32::try_from(1 + random.below(4)).expect("small"));
-        for limit in &mut next.scope.limits {
-            let amount = (limit.amount() * (1 + random.below(4)) / 4).max(1);
-            // The depth of a bucket and the margin of `paranoid` belong to their amounts.
-            if matches!(limit.kind(), WindowKind::Unknown | WindowKind::Fixed) {
-                let lower = Limit::new(amount, limit.unit(), limit.window()).and_then(|it| it.with_kind(limit.kind()));
-                *limit = lower.expect("a limit");
-            }
-        }
+        next.scope.concurrency = connections(random, 4);
+        next.scope.limits.iter_mut().for_each(|limit| *limit = lowered(random, limit));
         let next = Arc::new(next);
-        world.reconfigure(spell.instant(random), vec![next; mailboxes], shared.clone());
+        let lower = shared.map(|shared| crate::shared::lower(random, shared));
+        world.reconfigure(spell.instant(random), vec![next; mailboxes], lower);
     }
-    world.reconfigure(spell.until, vec![Arc::clone(policy); mailboxes], shared);
+    world.reconfigure(spell.until, vec![Arc::clone(policy); mailboxes], shared.cloned());
 }
 
 /// The world of one seed.
@@ -162,7 +161,7 @@ pub(crate) fn course(seed: u64) -> Course {
     let (policy, shared) = (policy(&mut random, &limits), shared(&mut random));
     let mailboxes = if half(&mut random) { 1 } else { 2 };
     let clock_ppm = i32::try_from(random.below(1_001)).expect("small") - 500;
-    let mut world = World::new(mailboxes, &policy, shared, Upstream::new(model, seed))
+    let mut world = World::new(mailboxes, &policy, shared.clone(), Upstream::new(model, seed))
         .clock_ppm(clock_ppm)
         .keep_outbox(KeepOutbox::Yes);
     if half(&mut random) {
@@ -173,7 +172,7 @@ pub(crate) fn course(seed: u64) -> Course {
     }
     load(&mut world, &mut random, &limits, spell, mailboxes);
     if half(&mut random) {
-        changes(&mut world, &mut random, &policy, (spell, mailboxes));
+        changes(&mut world, &mut random, &policy, shared.as_ref(), (spell, mailboxes));
     }
     let clock_set = interfere(&mut world, &mut random, spell, mailboxes);
     Course { world, over_at, limits, upstream, policy, hold_max, clock_set }

@@ -14,12 +14,14 @@ mod course;
 mod liveness;
 #[path = "../replay/mod.rs"]
 mod replay;
+mod shared;
 mod troubles;
 mod worlds;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mailweir::engine::ScopeKind;
 use mailweir::upstream::check;
 
 use checks::Expected;
@@ -31,8 +33,9 @@ const SAFETY: Replay = Replay { features: "sim", test: "simulation", name: "one_
 fn run(seed: u64, hours: u64) -> Result<u64, String> {
     let mut run = worlds::plan(seed, hours);
     run.world.run_until(run.end);
-    let (world, limits) = (&run.world, &run.limits);
-    let named = |what: String| format!("limits {limits:?}: {what}");
+    let (world, limits, shared) =
+        (&run.world, &run.limits, run.kept.iter().filter(|it| it.scope != ScopeKind::Mailbox));
+    let named = |what: String| format!("limits {limits:?}, shared {:?}: {what}", shared.clone().collect::<Vec<_>>());
     let fail = |what: String| Err(named(what));
 
     let log = world.upstream().log();
@@ -47,6 +50,7 @@ fn run(seed: u64, hours: u64) -> Result<u64, String> {
         return fail(format!("{} duplicates under at-most-once", counts.duplicates));
     }
     checks::windows(world, &run.kept).map_err(named)?;
+    checks::epochs(world, &run.declared).map_err(named)?;
     checks::accepted_means_taken(world).map_err(named)?;
     checks::nothing_is_lost(world).map_err(named)?;
     if !run.weighted && !run.faulty && !run.disturbed && !run.cancelled {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::engine::mailbox::{Hold, HoldTarget, Input};
-use mailweir::engine::{Cost, OperationKey, Ratio, Scope, Timestamp};
+use mailweir::engine::{Cost, OperationKey, Ratio, Scope, ScopeKind, Timestamp};
 use mailweir::simulation::{Step, StoreFaults, World};
 use mailweir::upstream::{Block, Faults, Foreign, Model, Random, Schedule};
 
@@ -71,7 +71,11 @@ pub(crate) fn at_the_provider(model: &mut Model, random: &mut Random, spell: Spe
     }
     if random.below(2) == 0 {
         let part = spell.part(random, HOUR);
-        let scope = Scope::Mailbox(Arc::clone(&mailbox));
+        let has_shared = model.limits.iter().any(|limit| limit.scope == ScopeKind::Application);
+        let scope = match has_shared && random.below(2) == 0 {
+            true => Scope::Application,
+            false => Scope::Mailbox(Arc::clone(&mailbox)),
+        };
         model.blocks.push(Block { scope, from: part.from, until: part.until });
     }
     if random.below(2) == 0 {
@@ -131,6 +135,11 @@ pub(crate) fn clock_set_forward(world: &mut World, random: &mut Random, spell: S
 pub(crate) fn pauses(world: &mut World, random: &mut Random, spell: Spell, mailboxes: usize) {
     let still = spell.part(random, Duration::from_secs(600));
     world.pause(still.from, still.until.since(still.from));
+    slow(world, random, spell, mailboxes);
+}
+
+/// F7: an actor is slow, seconds at a time.
+pub(crate) fn slow(world: &mut World, random: &mut Random, spell: Spell, mailboxes: usize) {
     for _ in 0..random.below(20) {
         let slow = spell.part(random, Duration::from_secs(8));
         let mailbox = usize::try_from(random.below(mailboxes as u64)).expect("small");

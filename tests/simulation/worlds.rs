@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mailweir::engine::ledger::Ledger;
-use mailweir::engine::policy::{GuardPolicy, MailboxPolicy, ScopePolicy};
+use mailweir::engine::policy::{GuardPolicy, MailboxPolicy, ScopePolicy, SharedPolicy};
 use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Unit, WindowKind};
 use mailweir::simulation::{KeepOutbox, Load, LookUps, START, World};
 use mailweir::upstream::{
     Algorithm, ConcurrencyLimit, LogNormal, Model, Random, Refusals, Schedule, Upstream, UpstreamLimit,
 };
 
+use crate::shared::{self, TENANTS};
 use crate::troubles::{self, Spell};
 
 /// Amounts and windows from 1/s to 10,000/day. The parameters were chosen on 30/min, 120/min and 400/h alone.
@@ -37,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) end: Timestamp,
     /// Every limit that the upstream keeps.
     pub(crate) kept: Vec<UpstreamLimit>,
+    /// What is declared at first, and from each change on.
+    pub(crate) declared: Vec<Vec<UpstreamLimit>>,
     /// As they are declared.
     pub(crate) limits: Vec<Limit>,
     /// Whether requests and answers get lost, processes die, rows are not written.
@@ -101,7 +104,7 @@ fn provider(seed: u64) -> (Provider, i32) {
     let up = Duration::from_millis(1 + random.below(400));
     model.latency.up = LogNormal::new(up, Ratio::percent(50 + u32::try_from(random.below(60)).expect("small")));
     model.latency.service = LogNormal::new(Duration::from_millis(10 + random.below(2_000)), Ratio::percent(80));
-    model.latency.longest = Duration::from_secs(20);
+    model.latency.longest = Duration::from_secs(30);
     let faulty = random.below(2) == 0;
     if faulty {
         let rare = |ppm| Schedule::always(Ratio::ppm(ppm));
@@ -125,8 +128,11 @@ pub(crate) fn plan(seed: u64, hours: u64) -> Run {
     let (Provider { limits, mut model, faulty, weighted }, clock_ppm) = provider(seed);
     let scope = ScopePolicy { limits: limits.clone(), concurrency: NonZeroU32::new(4) };
     let policy = Arc::new(MailboxPolicy { scope, ..MailboxPolicy::default() });
+    let shared = shared::shared(seed, weighted);
+    let mailboxes = if shared.is_some() { 2 } else { 1 };
+    let shared = shared.map(|shared| shared.kept_by(&mut model));
     let kept = model.limits.clone();
-    let changes = changes(seed, &policy, hours);
+    let changes = changes(seed, &policy, shared.as_deref(), hours);
     let span = Spell { from: START, until: START.after(Duration::from_secs(hours * 3_600)) };
     let mut random = Random::stream(seed, 11);
     // One in five: what its own pace cannot prevent. The rest has to get along without a single refusal.
@@ -134,7 +140,7 @@ pub(crate) fn plan(seed: u64, hours: u64) -> Run {
     if disturbed {
         troubles::at_the_provider(&mut model, &mut random, span);
     }
-    let mut world = World::new(1, &policy, None, Upstream::new(model, seed)).clock_ppm(clock_ppm);
+    let mut world = World::new(mailboxes, &policy, shared.clone(), Upstream::new(model, seed)).clock_ppm(clock_ppm);
     let mortal = random.below(4) == 0;
     if mortal {
         world = world.keep_outbox(KeepOutbox::Yes);
@@ -151,36 +157,80 @@ pub(crate) fn plan(seed: u64, hours: u64) -> Run {
     if random.below(2) == 0 {
         world = world.look_ups(LookUps::Answered);
     }
-    let smallest = changes.iter().flat_map(|(_, policy)| policy.scope.limits.clone()).chain(limits.clone());
-    load(&mut world, seed, &smallest.collect::<Vec<_>>(), weighted, hours);
-    for (at, policy) in changes {
-        world.reconfigure(at, vec![policy], None);
+    let later = changes.iter().map(|change| limits_of(&change.policy, change.shared.as_deref()));
+    let sets: Vec<_> = std::iter::once(limits_of(&policy, shared.as_deref())).chain(later).collect();
+    load(&mut world, seed, sets.iter().flatten().map(|(_, limit)| *limit).collect(), weighted, hours);
+    let declared = sets.iter().map(|set| set.iter().map(counted).collect()).collect();
+    if changes.is_empty() && mailboxes > 1 && seed.is_multiple_of(3) {
+        troubles::slow(&mut world, &mut Random::stream(seed, 13), span, mailboxes);
+    }
+    for Change { at, policy, shared } in changes {
+        world.reconfigure(at, vec![policy; mailboxes], shared);
     }
     pauses(&mut world, seed, hours);
     let cancelled = random.below(4) == 0;
     if cancelled {
         troubles::cancels(&mut world, &mut random, span);
     }
-    Run { world, end: span.until, kept, limits, faulty: faulty || mortal || store, weighted, disturbed, cancelled }
+    Run {
+        world,
+        end: span.until,
+        kept,
+        declared,
+        limits,
+        faulty: faulty || mortal || store,
+        weighted,
+        disturbed,
+        cancelled,
+    }
+}
+
+/// What is declared from an instant on.
+struct Change {
+    at: Timestamp,
+    policy: Arc<MailboxPolicy>,
+    shared: Option<Arc<SharedPolicy>>,
+}
+
+/// A declared limit, to be measured by.
+fn counted((kind, limit): &(ScopeKind, Limit)) -> UpstreamLimit {
+    UpstreamLimit::declared(*kind, limit, Algorithm::Rolling)
+}
+
+/// Every limit that is declared, of all scopes.
+fn limits_of(policy: &MailboxPolicy, shared: Option<&SharedPolicy>) -> Vec<(ScopeKind, Limit)> {
+    let own = policy.scope.limits.iter().map(|limit| (ScopeKind::Mailbox, *limit));
+    own.chain(shared.into_iter().flat_map(shared::limits)).collect()
+}
+
+/// A limit with a quarter of its amount to all of it.
+pub(crate) fn lowered(random: &mut Random, limit: &Limit) -> Limit {
+    let amount = (limit.amount() * (1 + random.below(4)) / 4).max(1);
+    // The depth of a bucket and the margin of `paranoid` belong to their amounts.
+    if matches!(limit.kind(), WindowKind::Unknown | WindowKind::Fixed) {
+        let lower = Limit::new(amount, limit.unit(), limit.window()).and_then(|it| it.with_kind(limit.kind()));
+        return lower.expect("a limit");
+    }
+    *limit
+}
+
+/// From one to `most`.
+pub(crate) fn connections(random: &mut Random, most: u64) -> Option<NonZeroU32> {
+    NonZeroU32::new(u32::try_from(1 + random.below(most)).expect("small"))
 }
 
 /// In one world in three, limits that are lowered and raised again, never above what the upstream keeps, and other
 /// connections.
-fn changes(seed: u64, policy: &Arc<MailboxPolicy>, hours: u64) -> Vec<(Timestamp, Arc<MailboxPolicy>)> {
+fn changes(seed: u64, policy: &Arc<MailboxPolicy>, shared: Option<&SharedPolicy>, hours: u64) -> Vec<Change> {
     let mut random = Random::stream(seed, 9);
+    let mut of_shared = Random::stream(seed, 14);
     let count = if random.below(3) == 0 { 1 + random.below(3) } else { 0 };
     let change = |_| {
         let mut next = MailboxPolicy::clone(policy);
-        for limit in &mut next.scope.limits {
-            let amount = (limit.amount() * (1 + random.below(4)) / 4).max(1);
-            // The depth of a bucket and the margin of `paranoid` belong to their amounts.
-            if matches!(limit.kind(), WindowKind::Unknown | WindowKind::Fixed) {
-                let lower = Limit::new(amount, limit.unit(), limit.window()).and_then(|it| it.with_kind(limit.kind()));
-                *limit = lower.expect("a limit");
-            }
-        }
-        next.scope.concurrency = NonZeroU32::new(u32::try_from(1 + random.below(4)).expect("small"));
-        (START.after(Duration::from_secs(random.below(hours * 3_600))), Arc::new(next))
+        next.scope.limits.iter_mut().for_each(|limit| *limit = lowered(&mut random, limit));
+        next.scope.concurrency = connections(&mut random, 4);
+        let at = START.after(Duration::from_secs(random.below(hours * 3_600)));
+        Change { at, policy: Arc::new(next), shared: shared.map(|shared| shared::lower(&mut of_shared, shared)) }
     };
     (0..count).map(change).collect()
 }
@@ -203,10 +253,8 @@ fn pauses(world: &mut World, seed: u64, hours: u64) {
     }
 }
 
-/// Foreground as a Poisson process at a quarter of the rate, background in bursts above it.
-fn load(world: &mut World, seed: u64, limits: &[Limit], weighted: bool, hours: u64) {
-    let mut random = Random::stream(seed, 8);
-    let (start, span) = (world.start(), Duration::from_secs(hours * 3_600));
+/// Foreground as a Poisson process at a quarter of the rate, background in bursts above it, of each mailbox.
+fn load(world: &mut World, seed: u64, limits: Vec<Limit>, weighted: bool, hours: u64) {
     let per_hour = |limit: &Limit| {
         let per_hour = u128::from(limit.amount()) * 3_600_000_000 / limit.window().as_micros();
         let cost = if limit.unit() == Unit::Recipients { 10 } else { 1 };
@@ -215,17 +263,48 @@ fn load(world: &mut World, seed: u64, limits: &[Limit], weighted: bool, hours: u
     let rate = limits.iter().map(per_hour).min().expect("a limit");
     // Heavier ones are refused at submit, which this world does not ask.
     let guard = GuardPolicy::default();
+    let capacity = |limit: &Limit| Ledger::new(*limit, &guard).capacity();
     let of_recipients = limits.iter().filter(|limit| limit.unit() == Unit::Recipients);
-    let heaviest = of_recipients.map(|limit| Ledger::new(*limit, &guard).capacity()).min().unwrap_or(19).min(19);
-    let recipients = |random: &mut Random| u32::try_from(1 + random.below(heaviest)).expect("small");
-    let foreground = u32::try_from((rate / 4).max(1)).expect("small");
-    world.poisson(seed, foreground, 1, start.after(span), &Load::new(Lane::Foreground));
-    for burst in 0..hours.min(6) {
-        let at = start.after(Duration::from_secs(burst * 3_600 + random.below(3_600)));
-        let count = usize::try_from(rate.min(1_200)).expect("small");
-        for _ in 0..count {
-            let heavy = if weighted { recipients(&mut random) } else { 1 };
-            world.submit(at, &Load::new(Lane::Background).cost(Cost::email(heavy, 4_096)));
+    let heaviest = if weighted { of_recipients.map(capacity).min().unwrap_or(19).min(19) } else { 1 };
+    for mailbox in 0..world.mailboxes() {
+        // The first one's draws are those of a world that has no other.
+        let seed = seed ^ ((mailbox as u64) << 40);
+        let of_one = Campaigns { seed, rate, heaviest, hours };
+        of_one.submit(world, mailbox);
+    }
+}
+
+/// What one mailbox sends.
+struct Campaigns {
+    seed: u64,
+    rate: u64,
+    heaviest: u64,
+    hours: u64,
+}
+
+impl Campaigns {
+    fn submit(&self, world: &mut World, mailbox: usize) {
+        let &Self { seed, rate, heaviest, hours } = self;
+        let mut random = Random::stream(seed, 8);
+        let (start, span) = (world.start(), Duration::from_secs(hours * 3_600));
+        // Tenants in turn, where there is more than one mailbox.
+        let tenants = if world.mailboxes() > 1 { &TENANTS[..] } else { &TENANTS[..1] };
+        let of = |lane, number: usize| {
+            let load = Load::new(lane).mailbox(mailbox);
+            tenants[number % tenants.len()].map_or_else(|| load.clone(), |tenant| load.clone().tenant(tenant))
+        };
+        let foreground = u32::try_from((rate / 4 / tenants.len() as u64).max(1)).expect("small");
+        for number in 0..tenants.len() {
+            let stream = seed ^ ((number as u64) << 48);
+            world.poisson(stream, foreground, 1, start.after(span), &of(Lane::Foreground, number));
+        }
+        for burst in 0..hours.min(6) {
+            let at = start.after(Duration::from_secs(burst * 3_600 + random.below(3_600)));
+            let count = usize::try_from(rate.min(1_200)).expect("small");
+            for number in 0..count {
+                let heavy = if heaviest > 1 { u32::try_from(1 + random.below(heaviest)).expect("small") } else { 1 };
+                world.submit(at, &of(Lane::Background, number).cost(Cost::email(heavy, 4_096)));
+            }
         }
     }
 }

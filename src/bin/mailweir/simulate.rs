@@ -108,7 +108,11 @@ impl Simulate {
             runs.push(run);
         }
         let replay = |seed| self.replay(seed);
-        print(&if self.json { json::summaries(&scenario, &runs) } else { text::summary(&scenario, &runs, replay) });
+        print(&if self.json {
+            json::summaries(&scenario, &runs, replay)
+        } else {
+            text::summary(&scenario, &runs, replay)
+        });
         if runs.iter().all(|run| run.report.is_sound()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 

@@ -12,8 +12,8 @@ use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::Cost;
 use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
-use crate::engine::mailbox::AskShared;
-use crate::engine::operation::OperationKey;
+use crate::engine::mailbox::{AskShared, PastAttempt};
+use crate::engine::operation::{OperationKey, OperationKind};
 use crate::engine::policy::{ScopePolicy, SharedPolicy};
 use crate::engine::scope::{Scope, ScopeKind};
 use crate::engine::time::Timestamp;
@@ -337,4 +337,21 @@ fn what_was_sent_on_a_stale_grant_does_not_wait_for_another() {
     rig.run_until(at(2 * 3_600));
     assert_eq!(rig.granted, [1]);
     assert_eq!(rig.shared.in_flight(), 0);
+}
+
+/// A slot that lingered over a restart was never looked at again, and its end, long over, was named as the next deadline.
+#[test]
+fn a_slot_of_a_tenant_that_lingers_over_a_restart_ends_at_its_instant() {
+    let mut rig = Rig::new(ScopePolicy::default(), scope(&[], 1));
+    let (key, lane, cost) = (OperationKey(9), Lane::Foreground, Cost::email(1, 1_000));
+    let lost = PastAttempt { key, lane, cost, claimed_at: T0, finished_at: None, kind: OperationKind::Send };
+    rig.shared.restore(T0, [(Some(Arc::from("acme")), lost)]);
+    rig.ask(0, 1, Lane::Foreground, Some("acme"));
+    assert_eq!((rig.granted.len(), rig.shared.poll_deadline()), (0, Some(at(65))));
+    rig.now = at(65);
+    rig.input(Input::Wake);
+    assert_eq!(rig.granted, [1]);
+    rig.now = at(70);
+    rig.ask(0, 2, Lane::Foreground, Some("acme"));
+    assert!(rig.shared.poll_deadline() > Some(at(70)), "{:?}", rig.shared.poll_deadline());
 }

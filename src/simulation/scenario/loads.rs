@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::codecs::Range;
+use crate::config::Config;
 use crate::engine::{Cost, Lane, Timestamp};
 use crate::simulation::{Load, World};
 use crate::upstream::Random;
@@ -20,7 +21,7 @@ pub struct LoadSpec {
     pub mailboxes: Vec<usize>,
     /// The lane.
     pub lane: Lane,
-    /// The tenant, where the configuration names none.
+    /// The tenant; `None`: of each mailbox the one that the configuration names.
     pub tenant: Option<Arc<str>>,
     /// When they come.
     pub arrivals: Arrivals,
@@ -110,15 +111,14 @@ impl Arrivals {
 
 impl LoadSpec {
     /// Plans every submission. `number` is the load's place, so that no two loads share their draws.
-    pub(super) fn plan(&self, world: &mut World, seed: u64, number: u64, end: Timestamp, names: &[Arc<str>]) {
+    pub(super) fn plan(&self, world: &mut World, seed: u64, number: u64, end: Timestamp, config: &Config) {
         for (copy, &mailbox) in self.mailboxes.iter().enumerate() {
             let mut random = Random::stream(seed, STREAM ^ (number << 16) ^ ((copy as u64) << 32));
             let mut load = Load::new(self.lane).mailbox(mailbox).deadline(self.deadline);
-            load.tenant.clone_from(&self.tenant);
-            debug_assert!(mailbox < names.len(), "every load's mailbox is in the list");
+            load.tenant = self.tenant.as_ref().or_else(|| config.tenant_of(world.name(mailbox))).cloned();
             for (at, count) in self.arrivals.instants(&mut random, world.start(), end) {
                 for _ in 0..count {
-                    let cost = self.cost(&mut random);
+                    let cost = config.transport.cost(self.cost(&mut random));
                     world.submit(at, &Load { cost, ..load.clone() });
                 }
             }

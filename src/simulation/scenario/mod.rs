@@ -12,6 +12,8 @@ mod codecs;
 mod loads;
 mod provider;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +142,7 @@ impl Scenario {
             .look_ups(self.look_ups);
         let start = world.start();
         for (number, load) in self.loads.iter().enumerate() {
-            load.plan(&mut world, seed, number as u64, start.after(self.until), &self.mailboxes);
+            load.plan(&mut world, seed, number as u64, start.after(self.until), &self.config);
         }
         for burn in &self.provider.burns {
             world.burn(start.after(burn.at), burn.mailbox.clone(), burn.tenant.clone(), burn.cost);

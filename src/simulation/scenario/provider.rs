@@ -1,12 +1,14 @@
 //! What the provider really does: its limits, what it says, and what goes wrong with it.
 
+mod limits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Trouble;
 use super::codecs::RetryAfterForm;
-use crate::config::{Config, Count, Fields, Limits, Line, Or, Share, Size, Span, Word};
-use crate::engine::{Cost, Limit, Ratio, Scope, ScopeKind, Timestamp};
+use crate::config::{Config, Count, Fields, Line, Or, Share, Size, Span, Word};
+use crate::engine::{Cost, Ratio, Scope, ScopeKind, Timestamp};
 use crate::simulation::START;
 use crate::upstream::{
     Algorithm, Block, ConcurrencyLimit, Early, Faults, Foreign, Latency, LogNormal, Model, Penalty, Profile, Refusals,
@@ -17,8 +19,6 @@ use crate::upstream::{
 pub(super) const END: Duration = Duration::from_secs(366 * 86_400);
 const INSTANT: Span = Span(Duration::ZERO, END);
 const SHARE: Share = Share(Ratio::ZERO, Ratio::ONE);
-/// Most limits of one scope of the provider.
-const LIMITS_MAX: usize = 16;
 const PROFILES: [(&str, Profile); 4] = [("A", Profile::A), ("B", Profile::B), ("C", Profile::C), ("D", Profile::D)];
 const REFUSALS: [(&str, Refusals); 2] = [("counted", Refusals::Counted), ("free", Refusals::NotCounted)];
 const SCOPES: [(&str, ScopeKind); 3] =
@@ -66,24 +66,6 @@ pub(super) struct Burn {
     pub(super) tenant: Option<Arc<str>>,
     pub(super) cost: Cost,
 }
-
-/// An algorithm without its numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Rolling,
-    Fixed,
-    Anchored,
-    Sliding,
-    Bucket,
-}
-
-const FORMS: [(&str, Form); 5] = [
-    ("rolling", Form::Rolling),
-    ("fixed", Form::Fixed),
-    ("anchored", Form::Anchored),
-    ("sliding", Form::Sliding),
-    ("bucket", Form::Bucket),
-];
 
 type FaultOf = fn(&mut Faults) -> &mut Schedule<Ratio>;
 
@@ -137,16 +119,18 @@ impl Provider {
         self.troubles.iter().filter(|trouble| trouble.from < end).map(cut).collect()
     }
 
-    /// Whether the provider keeps exactly what is declared, without anything going wrong and without others: then
-    /// every refusal is ours.
+    /// Why a refusal need not be ours; `None`: the provider keeps exactly what is declared, nothing goes wrong with it, and it
+    /// serves nobody else.
     #[must_use]
-    pub fn is_as_declared(&self, config: &Config) -> bool {
-        self.limits.is_none()
-            && self.concurrency.as_ref().is_none_or(Vec::is_empty)
-            && self.troubles.is_empty()
-            && self.foreign.is_empty()
-            && self.penalty.is_none()
-            && config.mailboxes.is_empty()
+    pub fn deviates(&self, config: &Config) -> Option<&'static str> {
+        let reasons = [
+            (self.limits.is_some(), "the provider has limits of its own"),
+            (self.concurrency.as_ref().is_some_and(|own| !own.is_empty()), "the provider has connections of its own"),
+            (!self.troubles.is_empty(), "something goes wrong on purpose, or others send"),
+            (self.penalty.is_some(), "the provider has a penalty box"),
+            (!config.mailboxes.is_empty(), "mailboxes have limits of their own, of which the provider does not know"),
+        ];
+        reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
     }
 
     /// The upstream of one run. `seed` gives the phases of fixed windows.
@@ -204,7 +188,7 @@ pub(super) fn read(fields: Option<Fields<'_, '_>>, config: &Config, mailboxes: &
     provider.refusals = fields.get("refusals", &Word(&REFUSALS));
     provider.retry_after = fields.or("retry_after", &RetryAfterForm, RetryAfterPolicy::Exact);
     provider.usage_from = fields.or("usage_from", &Or("never", SHARE), None);
-    limits(&mut fields, &mut provider);
+    provider.limits = limits::read(&mut fields);
     concurrency(&mut fields, &mut provider);
     if let Some(latency) = fields.table("latency") {
         provider.latency = self::latency(latency);
@@ -218,51 +202,6 @@ pub(super) fn read(fields: Option<Fields<'_, '_>>, config: &Config, mailboxes: &
     provider.penalty = fields.table("penalty").and_then(penalty);
     fields.close();
     provider
-}
-
-fn limits(fields: &mut Fields<'_, '_>, provider: &mut Provider) {
-    let names = [
-        ("limits", ScopeKind::Mailbox),
-        ("tenant_limits", ScopeKind::Tenant),
-        ("application_limits", ScopeKind::Application),
-    ];
-    let mut rows = Vec::new();
-    let mut said = false;
-    for (name, kind) in names {
-        if let Some(limits) = fields.get(name, &Limits(LIMITS_MAX)) {
-            said = true;
-            let row = |limit: &Limit| (UpstreamLimit::declared(kind, limit, Algorithm::Rolling), Counting::Profile);
-            rows.extend(limits.iter().map(row));
-        }
-    }
-    for limit in fields.tables("limit") {
-        said = true;
-        rows.extend(own_limit(limit));
-    }
-    provider.limits = said.then_some(rows);
-}
-
-/// `[[upstream.limit]]`: a limit with an algorithm of its own.
-fn own_limit(mut fields: Fields<'_, '_>) -> Option<(UpstreamLimit, Counting)> {
-    let list = fields.need("limits", &Limits(1)).unwrap_or_default();
-    let scope = fields.or("scope", &Word(&SCOPES), ScopeKind::Mailbox);
-    let form = fields.get("algorithm", &Word(&FORMS));
-    let phase = fields.or("phase", &INSTANT, Duration::ZERO);
-    let depth = fields.get("depth", &Count(1_u64, 1 << 50));
-    if depth.is_none() && form == Some(Form::Bucket) {
-        fields.conflict("depth", "a bucket has one", "a whole number, in the limit's unit");
-    }
-    fields.close();
-    let limit = UpstreamLimit::declared(scope, list.first()?, Algorithm::Rolling);
-    let depth = depth.unwrap_or(limit.amount);
-    Some(match form {
-        None => (limit, Counting::Profile),
-        Some(Form::Rolling) => (limit, Counting::Own),
-        Some(Form::Fixed) => (limit.counted_by(Algorithm::Fixed { phase }), Counting::Own),
-        Some(Form::Anchored) => (limit.counted_by(Algorithm::Anchored), Counting::Own),
-        Some(Form::Sliding) => (limit.counted_by(Algorithm::SlidingCounter { phase }), Counting::Own),
-        Some(Form::Bucket) => (limit.counted_by(Algorithm::Bucket { depth }), Counting::Own),
-    })
 }
 
 fn concurrency(fields: &mut Fields<'_, '_>, provider: &mut Provider) {
@@ -330,6 +269,9 @@ fn scale(mut fields: Fields<'_, '_>, provider: &mut Provider) {
 fn block(mut fields: Fields<'_, '_>, provider: &mut Provider, mailboxes: &[Arc<str>]) {
     let kind = fields.or("scope", &Word(&SCOPES), ScopeKind::Mailbox);
     let id = fields.get("id", &Line(253)).filter(|id| !id.is_empty()).map(Arc::from);
+    if kind == ScopeKind::Application && id.is_some() {
+        fields.conflict("id", "there is one application", "no id, or scope = \"mailbox\" or \"tenant\"");
+    }
     if kind == ScopeKind::Tenant && id.is_none() {
         fields.conflict("id", "which tenant?", "the tenant's id");
     }

@@ -152,9 +152,7 @@ fn load(mut fields: Fields<'_, '_>, config: &Config, known: &mut Vec<Arc<str>>) 
     let bytes = fields.or("bytes", &Sizes(1, 1 << 40), Range::always(4_096));
     let deadline = deadline(&mut fields, config.submit.deadline_max);
     fields.close();
-    let mailboxes = mailboxes?;
-    let configured = mailboxes.first().and_then(|first| known.get(*first)).and_then(|id| config.tenant_of(id));
-    let tenant = tenant.map(Arc::from).or_else(|| configured.cloned());
+    let (mailboxes, tenant) = (mailboxes?, tenant.map(Arc::from));
     Some(LoadSpec { mailboxes, lane: lane?, tenant, arrivals: arrivals?, recipients, external, bytes, deadline })
 }
 

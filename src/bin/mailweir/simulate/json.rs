@@ -29,8 +29,8 @@ pub(crate) fn events(world: &World, run: &Run) -> String {
 }
 
 /// One line for each run, and one for the means of several.
-pub(crate) fn summaries(scenario: &Scenario, runs: &[Run]) -> String {
-    let mut out: String = runs.iter().map(|run| format!("{}\n", summary(scenario, run))).collect();
+pub(crate) fn summaries(scenario: &Scenario, runs: &[Run], replay: impl Fn(u64) -> String) -> String {
+    let mut out: String = runs.iter().map(|run| format!("{}\n", summary(scenario, run, &replay))).collect();
     if runs.len() > 1 {
         let means = MEANS.into_iter().map(|(_, name, figure)| (name.to_owned(), json!(mean(runs, figure))));
         let means: serde_json::Map<String, Value> = means.collect();
@@ -39,7 +39,7 @@ pub(crate) fn summaries(scenario: &Scenario, runs: &[Run]) -> String {
     out
 }
 
-fn summary(scenario: &Scenario, run: &Run) -> Value {
+fn summary(scenario: &Scenario, run: &Run, replay: impl Fn(u64) -> String) -> Value {
     let report = &run.report;
     json!({
         "type": "summary",
@@ -73,9 +73,11 @@ fn summary(scenario: &Scenario, run: &Run) -> Value {
         "invariants": report.invariants.iter().map(|invariant| json!({
             "name": invariant.name,
             "kept": invariant.kept,
+            "judged": invariant.judged,
             "found": invariant.found,
         })).collect::<Vec<_>>(),
         "sound": report.is_sound(),
+        "replay": (!report.is_sound()).then(|| replay(report.seed)),
         "decisions": report.decisions,
         "took_s": run.took.as_secs_f64(),
         "decisions_per_second": run.decisions_per_second(),

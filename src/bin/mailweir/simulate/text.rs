@@ -181,6 +181,7 @@ fn invariants(runs: &[Run]) -> String {
         let wrong: Vec<String> = of_runs.collect();
         broken += usize::from(!wrong.is_empty());
         let (word, found) = match wrong.first() {
+            None if !invariant.judged => ("-", invariant.found.clone()),
             None if runs.len() == 1 => ("kept", invariant.found.clone()),
             None => ("kept", format!("in {} runs", runs.len())),
             Some(wrong) => ("BROKEN", wrong.clone()),
