@@ -1,4 +1,4 @@
-//! `mailweir simulate` and `mailweir plan`, as their users and their scripts see them.
+//! `mailweir simulate`, as its users and their scripts see it.
 #![cfg(feature = "service")]
 
 use std::path::Path;
@@ -332,62 +332,4 @@ fn pictures_have_axes_with_units_a_legend_and_both_themes() {
     }
     let refused = simulate(&[S0, "--plots", "Cargo.toml/below-a-file"]);
     assert_eq!(refused.status.code(), Some(1));
-}
-
-#[test]
-fn a_plan_names_its_end_what_binds_and_what_if() {
-    let output = mailweir(&[
-        "plan",
-        "--count",
-        "20_000".replace('_', "").as_str(),
-        "--config",
-        "config/graph.toml",
-        "--limit",
-        "60 requests / 1m",
-    ]);
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(out.contains("20,000 emails from noreply@contoso.example, background"), "{out}");
-    assert!(out.contains("as configured: 30 requests / 1m"), "{out}");
-    assert!(out.contains("of recipients per 24h"), "{out}");
-    assert!(out.contains("what if: 60 requests / 1m\n  done after "), "{out}");
-    assert!(out.contains("Assumed: "), "{out}");
-}
-
-#[test]
-fn a_plan_as_json_has_seconds_and_constraints() {
-    let output = mailweir(&["plan", "--count", "200", "--limit", "30 requests / 1m", "--json"]);
-    let facts = &lines(&output)[0];
-    let what_if = &facts["plans"][1];
-    let finish = what_if["finish_s"].as_f64().expect("it finishes");
-    assert!((400.0..500.0).contains(&finish), "{facts}");
-    assert_eq!(what_if["bounds"][0]["scope"], "mailbox");
-    assert_eq!(facts["assumed"]["latency_ms"], 375);
-    let never = mailweir(&["plan", "--count", "1", "--recipients", "20000", "--json"]);
-    assert_eq!(lines(&never)[0]["plans"][0]["never_fits"], "10_000 recipients / 24h");
-}
-
-#[test]
-fn a_plan_counts_the_requests_of_the_configured_transport() {
-    let plan = |file: &str| lines(&mailweir(&["plan", "--count", "300", "--config", file, "--json"]))[0].clone();
-    let (one, two) = (plan("config/graph.toml"), plan("tests/fixtures/config/drafts.toml"));
-    assert_eq!((one["requests_each"].as_u64(), two["requests_each"].as_u64()), (Some(1), Some(2)));
-    let finish = |facts: &serde_json::Value| facts["plans"][0]["finish_s"].as_f64().expect("it finishes");
-    let ratio = finish(&two) / finish(&one);
-    assert!((1.9..2.3).contains(&ratio), "{ratio}");
-    let output = mailweir(&["plan", "--count", "300", "--config", "tests/fixtures/config/drafts.toml"]);
-    assert!(text(&output.stdout).contains("background, 2 requests, 1 recipient and 50kB each"));
-}
-
-#[test]
-fn a_bad_command_line_or_configuration_of_a_plan_ends_with_two() {
-    for arguments in [
-        &["plan"][..],
-        &["plan", "--count", "0"],
-        &["plan", "--count", "5", "--limit", "30 / 1m"],
-        &["plan", "--count", "5", "--lane", "fast"],
-        &["plan", "--count", "5", "--config", "tests/fixtures/config/conflict.toml"],
-    ] {
-        assert_eq!(mailweir(arguments).status.code(), Some(2), "{arguments:?}");
-    }
 }

@@ -76,6 +76,14 @@ impl ScopePolicy {
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty() || self.concurrency.is_some()
     }
+
+    /// Takes this limit in place of the one of the same unit and window, or beside the others.
+    pub fn put(&mut self, limit: Limit) {
+        let is_same = |known: &Limit| known.unit() == limit.unit() && known.window() == limit.window();
+        let place = self.limits.iter().position(is_same).unwrap_or(self.limits.len());
+        self.limits.retain(|known| !is_same(known));
+        self.limits.insert(place, limit);
+    }
 }
 
 /// Safety margins of the ledger.

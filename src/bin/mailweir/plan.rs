@@ -1,7 +1,11 @@
 //! `mailweir plan`: when would a campaign finish under this configuration, and what holds it back?
 //!
-//! Works offline, from a mailbox that has sent nothing yet; a program asks a live one with `handle.plan`. With
-//! `--limit`, the same campaign under other limits of the mailbox is set beside it.
+//! Works offline, from mailboxes that have sent nothing yet; a program asks live ones with `handle.plan`. With
+//! `--limit`, `--concurrency` or `--also-from`, the same campaign under other limits, or from several mailboxes, is
+//! set beside it.
+
+mod shown;
+mod what_if;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,20 +14,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mailweir::config::{Config, parse_size, show_duration};
+use mailweir::Lane;
+use mailweir::config::{Config, MailboxOverride, parse_size, show_duration};
 use mailweir::engine::mailbox::Mailbox;
-use mailweir::engine::plan::{self, Bound, Forecast, Method};
+use mailweir::engine::plan::{self, Forecast};
+use mailweir::engine::policy::ScopePolicy;
 use mailweir::engine::shared::{MailboxKey, Shared};
-use mailweir::engine::{Cost, Limit, Timestamp, Unit, Wall};
+use mailweir::engine::{Cost, ScopeKind};
 use mailweir::simulation::START;
-use mailweir::{Lane, engine::ScopeKind};
 use serde_json::{Value, json};
 
+use self::shown::Row;
+use self::what_if::{Concurrency, Limited};
 use super::check::mistakes;
-use super::simulate::figures::{grouped, span};
+use super::simulate::figures::grouped;
 
-/// Most constraints that the text shows.
-const BOUNDS_MAX: usize = 6;
+/// Most mailboxes beside the first: each step asks all of them.
+const BESIDE_MAX: usize = 100;
 
 /// What the command line says.
 #[derive(Debug, Args)]
@@ -35,8 +42,11 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: u64,
     /// The mailbox it leaves from
-    #[arg(long, default_value = "noreply@contoso.example", value_name = "ID")]
+    #[arg(long, default_value = "noreply@contoso.example", value_name = "ID", value_parser = mailbox_id)]
     mailbox: String,
+    /// What if this mailbox helped? Whoever may send next takes the next email
+    #[arg(long, value_name = "ID", value_parser = mailbox_id)]
+    also_from: Vec<String>,
     /// Its lane
     #[arg(long, default_value = "background")]
     lane: LaneName,
@@ -49,9 +59,13 @@ pub(crate) struct Plan {
     /// What one attempt is assumed to take
     #[arg(long, default_value_t = u32::try_from(plan::LATENCY.as_millis()).unwrap_or(0), value_name = "MILLISECONDS")]
     latency: u32,
-    /// What if the mailbox had this limit, such as "60 requests / 1m"? Together they replace all of its limits
-    #[arg(long = "limit", value_name = "LIMIT", value_parser = limit)]
-    limits: Vec<Limit>,
+    /// What if there were this limit, such as "60 requests / 1m" or "application:200_000 requests / 10s"? It takes the
+    /// place of the one of the same unit and window at its scope, or stands beside the others
+    #[arg(long = "limit", value_name = "[SCOPE:]LIMIT")]
+    limits: Vec<Limited>,
+    /// What if so many attempts could be in flight at once, such as 8 or "application:unlimited"?
+    #[arg(long, value_name = "[SCOPE:]NUMBER")]
+    concurrency: Vec<Concurrency>,
     /// Print the facts as JSON
     #[arg(long)]
     json: bool,
@@ -64,16 +78,35 @@ enum LaneName {
     Background,
 }
 
+/// Whether a row is about what was asked for beside the configuration.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    None,
+    WhatIf,
+}
+
+impl LaneName {
+    const fn lane(self) -> Lane {
+        match self {
+            Self::Foreground => Lane::Foreground,
+            Self::Background => Lane::Background,
+        }
+    }
+}
+
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "write a size such as 50kB or 3MB".to_owned())
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
-    text.parse().map_err(|error: mailweir::engine::limit::LimitError| error.to_string())
+fn mailbox_id(text: &str) -> Result<String, String> {
+    // What a configuration may name.
+    let trial = Config::default().mailbox_override(text, MailboxOverride::default());
+    trial.validate().map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
 }
 
 impl Plan {
-    /// Answers 0, or 2 when the configuration is not valid.
+    /// Answers 0, or 2 when the configuration or the question is not valid.
     pub(crate) fn run(self) -> ExitCode {
         let config = match self.config.as_ref().map_or_else(|| Ok(Config::default()), Config::from_path) {
             Ok(config) => config,
@@ -82,16 +115,44 @@ impl Plan {
                 return mistakes::refuse(&file, &error, mistakes::Form::of(self.json));
             }
         };
-        let limits = config.mailbox_policy(&self.mailbox).scope.limits.clone();
-        let (plan, cost) = (self.plan(&config), self.cost(&config));
-        let mut rows = vec![("as configured", limits, plan.forecast())];
-        if !self.limits.is_empty() {
-            rows.push(("what if", self.limits.clone(), plan.with_limits(self.limits.clone()).forecast()));
+        if let Err(mistake) = self.check(&config) {
+            let _ = writeln!(std::io::stderr(), "error: {mistake}");
+            return ExitCode::from(2);
+        }
+        let cost = self.cost(&config);
+        let plan = self.plan(&config, 0, &self.mailbox, self.count);
+        let mut rows = vec![self.row(&config, "as configured", plan.forecast(), Change::None)];
+        if self.asks_what_if() {
+            rows.push(self.row(&config, "what if", self.what_if(&config, plan).forecast(), Change::WhatIf));
         }
         let shown = if self.json { self.json(&rows, cost) } else { self.text(&rows, cost) };
         // A reader that went away early (`| head`) is no mistake.
         let _ = std::io::stdout().write_all(shown.as_bytes());
         ExitCode::SUCCESS
+    }
+    /// Whether the question fits the configuration; otherwise what is wrong and the way out.
+    fn check(&self, config: &Config) -> Result<(), String> {
+        let mailboxes = || [&self.mailbox].into_iter().chain(&self.also_from);
+        if self.also_from.len() > BESIDE_MAX {
+            return Err(format!("--also-from names {} mailboxes: at most {BESIDE_MAX}", self.also_from.len()));
+        }
+        for (place, mailbox) in mailboxes().enumerate() {
+            config.permit_mailbox(mailbox).map_err(|error| error.to_string())?;
+            if mailboxes().take(place).any(|earlier| earlier == mailbox) {
+                return Err(format!("--also-from {mailbox:?} is part of the plan already: name each mailbox once"));
+            }
+        }
+        let of_tenant = |kind: ScopeKind| kind == ScopeKind::Tenant;
+        let is_asked = self.limits.iter().any(|limited| of_tenant(limited.scope))
+            || self.concurrency.iter().any(|concurrency| of_tenant(concurrency.scope));
+        if is_asked && mailboxes().all(|mailbox| config.tenant_of(mailbox).is_none()) {
+            let mailbox = &self.mailbox;
+            return Err(format!(
+                "\"tenant:\" changes nothing, as {mailbox:?} has no tenant: give it one in the configuration \
+                 ([mailboxes.{mailbox:?}] tenant = \"…\")"
+            ));
+        }
+        Ok(())
     }
 
     /// What each email takes, by way of the configured transport.
@@ -101,22 +162,44 @@ impl Plan {
         config.transport.cost(counted)
     }
 
-    /// The question about a mailbox that has sent nothing yet.
-    fn plan(&self, config: &Config) -> plan::Plan {
-        let id: Arc<str> = Arc::from(self.mailbox.as_str());
+    /// The question about a mailbox that has sent nothing yet, one of several by its number.
+    fn plan(&self, config: &Config, number: u32, mailbox: &str, count: u64) -> plan::Plan {
+        let id: Arc<str> = Arc::from(mailbox);
         let mailbox = Mailbox::new(Arc::clone(&id), config.mailbox_policy(&id));
-        let lane = match self.lane {
-            LaneName::Foreground => Lane::Foreground,
-            LaneName::Background => Lane::Background,
-        };
-        plan::Plan::new(mailbox.snapshot(START), self.count, lane)
-            .with_shared(Shared::new(config.shared_policy()), MailboxKey(0))
+        plan::Plan::new(mailbox.snapshot(START), count, self.lane.lane())
+            .with_shared(Shared::new(config.shared_policy()), MailboxKey(number))
             .cost(self.cost(config))
             .tenant(config.tenant_of(&id).cloned())
             .latency(Duration::from_millis(self.latency.into()))
     }
 
-    fn text(&self, rows: &[(&str, Vec<Limit>, Forecast)], cost: Cost) -> String {
+    fn asks_what_if(&self) -> bool {
+        !(self.limits.is_empty() && self.concurrency.is_empty() && self.also_from.is_empty())
+    }
+
+    fn what_if(&self, config: &Config, plan: plan::Plan) -> plan::Plan {
+        let others = (1..).zip(&self.also_from).map(|(number, id)| self.plan(config, number, id, 0));
+        let plan = others.fold(plan, plan::Plan::also_from);
+        let plan = self.limits.iter().fold(plan, |plan, limited| plan.limit(limited.scope, limited.limit));
+        self.concurrency.iter().fold(plan, |plan, asked| plan.concurrency(asked.scope, asked.most))
+    }
+
+    /// What comes of it, with the limits that it goes by.
+    fn row(&self, config: &Config, name: &'static str, forecast: Forecast, change: Change) -> Row {
+        let changed = |kind, policy: &ScopePolicy| match change {
+            Change::None => policy.clone(),
+            Change::WhatIf => what_if::changed(policy.clone(), kind, &self.limits, &self.concurrency),
+        };
+        let of_mailbox = |id: &str| changed(ScopeKind::Mailbox, &config.mailbox_policy(id).scope);
+        let mailboxes = forecast.senders.iter().map(|sender| of_mailbox(&sender.mailbox)).collect();
+        let shared = config.shared_policy();
+        let shared = [(ScopeKind::Tenant, &shared.tenant), (ScopeKind::Application, &shared.application)];
+        let shared = shared.map(|(kind, policy)| (kind, changed(kind, policy)));
+        let shared = shared.into_iter().filter(|(_, policy)| policy.is_limited()).collect();
+        Row { name, mailboxes, shared, forecast }
+    }
+
+    fn text(&self, rows: &[Row], cost: Cost) -> String {
         let lane = self.lane.to_possible_value().map(|name| name.get_name().to_owned()).unwrap_or_default();
         let mut out = format!(
             "{} emails from {}, {lane}, {} request{}, {} recipient{} and {} each\n",
@@ -128,11 +211,7 @@ impl Plan {
             if self.recipients == 1 { "" } else { "s" },
             mailweir::config::show_size(self.bytes),
         );
-        for (name, limits, forecast) in rows {
-            let shown: Vec<String> = limits.iter().map(Limit::to_string).collect();
-            let shown = if shown.is_empty() { "no limits".to_owned() } else { shown.join(", ") };
-            out.push_str(&format!("\n{name}: {shown}\n{}", outcome(forecast)));
-        }
+        rows.iter().for_each(|row| out.push_str(&row.text()));
         out.push_str(&format!(
             "\nAssumed: nobody else submits anything, every email is accepted at the first attempt after {}, nothing has \
              been sent before.\n",
@@ -141,85 +220,12 @@ impl Plan {
         out
     }
 
-    fn json(&self, rows: &[(&str, Vec<Limit>, Forecast)], cost: Cost) -> String {
-        let plans: Vec<Value> = rows
-            .iter()
-            .map(|(name, limits, forecast)| {
-                let seconds = |at: Option<Timestamp>| at.map(|at| at.since(forecast.at).as_secs_f64());
-                json!({
-                    "name": name,
-                    "limits": limits.iter().map(Limit::to_string).collect::<Vec<_>>(),
-                    "first_send_s": seconds(forecast.first_send),
-                    "finish_s": seconds(forecast.finish),
-                    "per_minute": per_minute(forecast),
-                    "method": match forecast.method { Method::Stepped => "stepped", Method::Extrapolated => "extrapolated" },
-                    "never_fits": forecast.never_fits.map(|limit| limit.to_string()),
-                    "bounds": forecast.bounds.iter().map(|bound| json!({
-                        "constraint": bound.wall.to_string(),
-                        "scope": bound.scope,
-                        "total_s": bound.total.as_secs_f64(),
-                        "from_s": bound.from.since(forecast.at).as_secs_f64(),
-                        "until_s": bound.until.since(forecast.at).as_secs_f64(),
-                    })).collect::<Vec<_>>(),
-                })
-            })
-            .collect();
+    fn json(&self, rows: &[Row], cost: Cost) -> String {
+        let plans: Vec<Value> = rows.iter().map(Row::json).collect();
         let assumed = json!({ "latency_ms": self.latency, "others": "none", "failures": "none" });
         format!(
             "{}\n",
             json!({ "count": self.count, "mailbox": self.mailbox, "requests_each": cost.requests, "plans": plans, "assumed": assumed })
         )
     }
-}
-
-fn per_minute(forecast: &Forecast) -> Option<f64> {
-    let minutes = forecast.takes()?.as_secs_f64() / 60.0;
-    (minutes > 0.0).then(|| forecast.count as f64 / minutes)
-}
-
-fn outcome(forecast: &Forecast) -> String {
-    let Some(takes) = forecast.takes() else {
-        return match (forecast.never_fits, forecast.blocked_by) {
-            (Some(limit), _) => format!("  never: such an email is above what {limit} can hold\n"),
-            (None, Some(constraint)) => {
-                format!("  never by itself: held by {}\n", wall(constraint.wall, constraint.scope))
-            }
-            (None, None) => "  never by itself\n".to_owned(),
-        };
-    };
-    let first = forecast.first_send.map(|at| at.since(forecast.at)).unwrap_or_default();
-    let mut out = format!("  done after {}, the first at {}", span(takes), span(first));
-    if let Some(rate) = per_minute(forecast) {
-        out.push_str(&format!(", {rate:.1} a minute on average"));
-    }
-    out.push('\n');
-    for bound in forecast.bounds.iter().take(BOUNDS_MAX) {
-        out.push_str(&format!("  {:<46}{}\n", wall(bound.wall, bound.scope), held(bound, forecast)));
-    }
-    if forecast.method == Method::Extrapolated {
-        let stepped = grouped(plan::STEPS_MAX);
-        out.push_str(&format!("  the first {stepped} were stepped through, the rest is taken at their later rate\n"));
-    }
-    out
-}
-
-fn held(bound: &Bound, forecast: &Forecast) -> String {
-    let part = forecast.takes().map_or(0.0, |takes| bound.total.as_secs_f64() / takes.as_secs_f64().max(1e-9));
-    let (from, until) = (bound.from.since(forecast.at), bound.until.since(forecast.at));
-    format!("binds for {} ({:.0} %), from {} to {}", span(bound.total), part * 100.0, span(from), span(until))
-}
-
-/// A constraint in words.
-fn wall(wall: Wall, scope: ScopeKind) -> String {
-    let window = |what: &str, unit: Unit, seconds: u32| {
-        format!("{what} of {unit} per {}", show_duration(Duration::from_secs(seconds.into())))
-    };
-    let what = match wall {
-        Wall::Window { unit, seconds } => window("the window", unit, seconds),
-        Wall::Reserve { unit, seconds } => window("the reserve", unit, seconds),
-        Wall::Pace { unit, seconds } => window("the pace", unit, seconds),
-        Wall::Share { unit, seconds } => window("the share", unit, seconds),
-        other => other.to_string(),
-    };
-    format!("{scope}: {what}")
 }

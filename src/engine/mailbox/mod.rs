@@ -51,7 +51,7 @@ pub use unclaimed::ClaimFailure;
 pub use vigil::Vigil;
 
 pub(in crate::engine) use hold::trouble;
-pub(in crate::engine) use snapshot::Stage;
+pub(in crate::engine) use snapshot::{Line, Stage};
 
 use self::hold::Held;
 use self::table::Table;

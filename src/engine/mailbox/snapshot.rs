@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entry::Step;
 use super::table::{End, Table};
@@ -13,7 +14,8 @@ use crate::engine::cost::{Cost, CostSum, Unit};
 use crate::engine::lane::Lane;
 use crate::engine::limit::Limit;
 use crate::engine::operation::{Operation, OperationKey};
-use crate::engine::policy::MailboxPolicy;
+use crate::engine::policy::{MailboxPolicy, ScopePolicy};
+use crate::engine::scope::Scope;
 use crate::engine::time::Timestamp;
 
 /// Most operations with an instant of their own that are copied; the earliest are.
@@ -132,13 +134,17 @@ impl Mailbox {
         self.effects.retain(|effect| !matches!(effect, Effect::Record(_)));
     }
 
-    /// The same mailbox under other limits.
-    pub(in crate::engine) fn relimit(&mut self, now: Timestamp, limits: Vec<Limit>) {
-        self.table.set_standing(None);
-        let mut policy = MailboxPolicy::clone(&self.policy);
-        policy.scope.limits = limits;
-        self.budget.reconfigure(now, &policy.scope, &self.live(), Self::rules(&policy));
-        self.policy = Arc::new(policy);
+    /// Its id.
+    pub(in crate::engine) fn name(&self) -> Arc<str> {
+        match self.budget.scope() {
+            Scope::Mailbox(id) | Scope::Tenant(id) => Arc::clone(id),
+            Scope::Application => Arc::default(),
+        }
+    }
+
+    /// How long after its submission an operation is given up that names no deadline.
+    pub(in crate::engine) fn deadline_default(&self) -> Duration {
+        self.policy.retry.deadline
     }
 
     /// The limit that holds no operation of this cost, if there is one.
@@ -152,6 +158,24 @@ impl Snapshot {
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
+    }
+
+    /// Which mailbox.
+    pub(in crate::engine) fn name(&self) -> Arc<str> {
+        self.mailbox.name()
+    }
+
+    /// The same mailbox under other limits of its own.
+    pub(in crate::engine) fn rescope(&mut self, change: impl FnOnce(&mut ScopePolicy)) {
+        let mut policy = MailboxPolicy::clone(&self.mailbox.policy);
+        change(&mut policy.scope);
+        if policy.scope == self.mailbox.policy.scope {
+            return;
+        }
+        self.mailbox.table.set_standing(None);
+        let live = self.mailbox.live();
+        self.mailbox.budget.reconfigure(self.at, &policy.scope, &live, Mailbox::rules(&policy));
+        self.mailbox.policy = Arc::new(policy);
     }
 }
 

@@ -1,102 +1,77 @@
 //! The copy, run forward.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bound, Forecast, Method, Plan, STEPS_MAX};
+use super::feed::{Fed, Whose};
+use super::member::Member;
+use super::tally::Tally;
+use super::what_if::Change;
+use super::{Forecast, Method, Plan, Sender};
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::Event;
 use crate::engine::lane::Lane;
-use crate::engine::mailbox::{Effect, Input, Mailbox, Stage};
+use crate::engine::mailbox::{Effect, Input, Stage};
 use crate::engine::operation::{Operation, OperationKey, OperationKind};
-use crate::engine::shared::{self, Asker, MailboxKey, Shared};
-use crate::engine::time::{Timestamp, micros};
+use crate::engine::shared::{self, Asker, Shared};
+use crate::engine::time::Timestamp;
 use crate::engine::verdict::{Answer, Verdict};
 
-/// Operations of one line that stand in the copy's lanes at a time; the rest follows as they leave.
-const FED: u64 = 256;
 /// Keys of operations that only a plan knows. No scheduler gets there by counting.
 const FIRST_KEY: u64 = 1 << 62;
 /// No campaign is followed further than this.
 const HORIZON: Duration = Duration::from_secs(20 * 366 * 86_400);
 
-/// Whether an operation belongs to the campaign that is asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    Campaign,
-    Other,
-}
-
-/// Operations of one lane and tenant, in order.
-struct Feed {
-    lane: Lane,
-    tenant: Option<Arc<str>>,
-    /// How many of what cost, and whose.
-    runs: VecDeque<(u64, Cost, Whose)>,
-    /// How many stand in the lanes.
-    fed: u64,
-}
-
 /// An attempt that ends.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 enum Flight {
-    Ours(OperationKey),
+    Ours(usize, OperationKey),
     /// On a reservation at the shared scopes of a mailbox that is not copied.
     Theirs(Asker, Option<Arc<str>>),
 }
 
 struct Run {
-    mailbox: Mailbox,
-    own: MailboxKey,
+    members: Vec<Member>,
     shared: Option<Shared>,
     start: Timestamp,
     now: Timestamp,
     latency: Duration,
-    feeds: Vec<Feed>,
-    /// The feed and the owner of each operation that a feed put in; the key counts from [`FIRST_KEY`].
-    fed: Vec<(usize, Whose)>,
-    flights: BTreeSet<(Timestamp, Flight)>,
+    /// What feeds put in; the key counts from [`FIRST_KEY`].
+    fed: Vec<Fed>,
+    /// By when they end, and of those that end together in the order in which they left.
+    flights: BTreeMap<(Timestamp, u64), Flight>,
+    flown: u64,
     to_shared: VecDeque<shared::Input>,
-    left: u64,
-    sent: u64,
-    first_send: Option<Timestamp>,
-    /// The latest acceptance.
-    last: Timestamp,
-    /// An acceptance near half of the steps, and how many were left then.
-    half: Option<(Timestamp, u64)>,
-    binding: Option<Constraint>,
-    bounds: Vec<Bound>,
+    tally: Tally,
 }
 
 pub(super) fn forecast(plan: &Plan) -> Forecast {
     let mut run = Run::new(plan);
-    let shared = |run: &Run| run.shared.as_ref()?.limit_below(plan.tenant.as_ref(), &plan.cost);
-    let never_fits = run.mailbox.limit_below(&plan.cost).or_else(|| shared(&run));
+    let fits = run.members.iter().any(|member| member.never_fits.is_none());
+    let never_fits = run.members[0].never_fits.filter(|_| !fits);
     let mut method = Method::Stepped;
-    if never_fits.is_none() && plan.count > 0 {
+    if fits && plan.count > 0 {
         method = run.go();
     }
-    let finished = run.left == 0 || method == Method::Extrapolated;
-    let finish = match (finished, plan.count) {
-        (false, _) => None,
-        (true, 0) => Some(run.start),
-        (true, _) => Some(run.finish()),
-    };
-    let mut bounds = std::mem::take(&mut run.bounds);
-    bounds.sort_by_key(|bound| (std::cmp::Reverse(bound.total), bound.from));
-    let blocked = run.binding.filter(|_| finish.is_none() && never_fits.is_none());
+    let finished = run.tally.left == 0 || method == Method::Extrapolated;
+    let finish = finished.then(|| run.tally.finish());
+    let blocked = run.members.iter().find_map(|member| member.binding).filter(|_| finish.is_none() && fits);
+    let lines = || plan.parts.iter().flat_map(|part| &part.snapshot.lines);
     Forecast {
         at: run.start,
         count: plan.count,
-        first_send: run.first_send,
+        first_send: run.tally.first_send,
         finish,
+        deadline: run.deadline(),
+        past_deadline: if fits { run.tally.past(run.deadline(), finish) } else { 0 },
+        senders: run.senders(method),
         blocked_by: blocked.map(|constraint| Constraint { binding: true, ..constraint }),
         never_fits,
-        bounds,
-        ahead: plan.snapshot.lines.iter().map(|line| line.count).sum(),
-        left_out: plan.snapshot.left_out,
+        bounds: run.tally.bounds(),
+        ahead: lines().map(|line| line.count).sum(),
+        left_out: plan.parts.iter().map(|part| part.snapshot.left_out).sum(),
         method,
         latency: plan.latency,
     }
@@ -104,70 +79,64 @@ pub(super) fn forecast(plan: &Plan) -> Forecast {
 
 impl Run {
     fn new(plan: &Plan) -> Self {
-        let snapshot = plan.snapshot.clone();
-        let start = snapshot.at;
-        let mut feeds: Vec<Feed> = Vec::new();
-        for line in snapshot.lines {
-            let runs = VecDeque::from([(line.count, line.cost, Whose::Other)]);
-            feeds.push(Feed { lane: line.lane, tenant: line.tenant, runs, fed: 0 });
-        }
-        let campaign = (plan.count, plan.cost, Whose::Campaign);
-        match feeds.iter_mut().find(|feed| feed.lane == plan.lane && feed.tenant == plan.tenant) {
-            Some(feed) => feed.runs.push_back(campaign),
-            None => {
-                let (lane, tenant) = (plan.lane, plan.tenant.clone());
-                feeds.push(Feed { lane, tenant, runs: VecDeque::from([campaign]), fed: 0 });
-            }
-        }
-        let (shared, own) = match &plan.shared {
-            Some((shared, own)) => (Some(shared.clone()), *own),
-            None => (None, MailboxKey(0)),
-        };
+        let start = plan.parts.iter().map(|part| part.snapshot.at).max().unwrap_or(Timestamp::EPOCH);
         let mut run = Self {
-            mailbox: snapshot.mailbox,
-            own,
-            shared,
+            members: Vec::new(),
+            shared: plan.shared.clone(),
             start,
             now: start,
             latency: plan.latency,
-            feeds,
             fed: Vec::new(),
-            flights: BTreeSet::new(),
+            flights: BTreeMap::new(),
+            flown: 0,
             to_shared: VecDeque::new(),
-            left: plan.count,
-            sent: 0,
-            first_send: None,
-            last: start,
-            half: None,
-            binding: None,
-            bounds: Vec::new(),
+            tally: Tally::new(plan.count, start),
         };
-        if let Some(limits) = plan.limits.clone() {
-            run.mailbox.relimit(start, limits);
+        let (of_mailbox, common) = plan.changes.iter().partition::<Vec<&Change>, _>(|change| change.is_of_mailbox());
+        if !common.is_empty() {
+            run.change_shared(&common);
         }
-        run.take_up(&snapshot.under_way);
+        let mut under_way = Vec::new();
+        for part in &plan.parts {
+            let mut snapshot = part.snapshot.clone();
+            snapshot.rescope(|policy| of_mailbox.iter().for_each(|change| change.apply(policy)));
+            under_way.push(std::mem::take(&mut snapshot.under_way));
+            run.members.push(Member::new(plan, part, snapshot, run.shared.as_ref(), start));
+        }
+        run.take_up(&under_way);
         run
     }
 
-    /// What was under way at the snapshot goes on.
-    fn take_up(&mut self, under_way: &[(OperationKey, Stage)]) {
+    /// Tells the shared scopes what is otherwise, as a live reload would.
+    fn change_shared(&mut self, changes: &[&Change]) {
+        let shared = self.shared.get_or_insert_with(|| Shared::new(Arc::default()));
+        let mut policy = shared.policy().clone();
+        changes.iter().for_each(|change| change.apply_shared(&mut policy));
+        shared.handle(self.start, shared::Input::Reconfigure(Arc::new(policy)));
+    }
+
+    /// What was under way at the snapshots goes on.
+    fn take_up(&mut self, under_way: &[Vec<(OperationKey, Stage)>]) {
+        self.drain_shared();
         let soon = self.now.after(Duration::from_micros(1));
         let mut ours = BTreeSet::new();
-        for (key, stage) in under_way {
-            ours.insert(*key);
-            match stage {
-                Stage::Reserving => self.tell(Input::Granted { key: *key }),
-                Stage::Claiming => self.tell(Input::Claimed { key: *key }),
-                Stage::Attempting(sent_at) => {
-                    let at = sent_at.after(self.latency).max(soon);
-                    self.flights.insert((at, Flight::Ours(*key)));
+        for (member, under_way) in under_way.iter().enumerate() {
+            for (key, stage) in under_way {
+                ours.insert(Asker { mailbox: self.members[member].key, key: *key });
+                match stage {
+                    Stage::Reserving => self.tell(member, Input::Granted { key: *key }),
+                    Stage::Claiming => self.tell(member, Input::Claimed { key: *key }),
+                    Stage::Attempting(sent_at) => {
+                        let at = sent_at.after(self.latency).max(soon);
+                        self.fly(at, Flight::Ours(member, *key));
+                    }
                 }
             }
         }
         let end = self.now.after(self.latency);
         for (asker, tenant) in self.shared.as_ref().map(Shared::granted).unwrap_or_default() {
-            if asker.mailbox != self.own || !ours.contains(&asker.key) {
-                self.flights.insert((end, Flight::Theirs(asker, tenant)));
+            if !ours.contains(&asker) {
+                self.fly(end, Flight::Theirs(asker, tenant));
             }
         }
         self.drain_shared();
@@ -179,33 +148,37 @@ impl Run {
             self.to_shared.push_back(shared::Input::Wake);
             self.drain_shared();
         }
-        self.refill();
-        self.tell(Input::Wake);
+        for member in 0..self.members.len() {
+            self.refill(member);
+            self.tell(member, Input::Wake);
+        }
         self.settle_down();
-        while self.left > 0 {
-            if self.sent >= STEPS_MAX && self.half.is_some_and(|(_, then)| self.left < then) {
+        while self.tally.left > 0 {
+            if self.tally.is_enough() {
                 return Method::Extrapolated;
             }
-            let ends = self.flights.first().map(|(at, _)| *at);
+            let ends = self.flights.first_key_value().map(|((at, _), _)| *at);
             let shared = self.shared.as_ref().and_then(Shared::poll_deadline);
-            let Some(next) = [ends, self.mailbox.poll_deadline(), shared].into_iter().flatten().min() else { break };
+            let members = self.members.iter().filter_map(|member| member.mailbox.poll_deadline()).min();
+            let Some(next) = [ends, members, shared].into_iter().flatten().min() else { break };
             if next == Timestamp::NEVER || next > self.start.after(HORIZON) {
                 break;
             }
-            self.pass(next);
+            self.tally.pass(self.now, next, self.members.iter().filter_map(|member| member.binding));
+            self.now = next;
             self.happen(ends == Some(next), shared == Some(next));
             self.settle_down();
         }
         Method::Stepped
     }
 
-    /// Everything that is due now: what ends first, as answers come before timers.
+    /// Something that is due now: what ends first, as answers come before timers.
     fn happen(&mut self, ends: bool, shared: bool) {
         if ends {
             let Some((_, flight)) = self.flights.pop_first() else { return };
             let answer: Answer = Verdict::Accepted.into();
             match flight {
-                Flight::Ours(key) => self.tell(Input::Finished { key, answer }),
+                Flight::Ours(member, key) => self.tell(member, Input::Finished { key, answer }),
                 Flight::Theirs(asker, tenant) => {
                     let sent_at = self.now.before(self.latency);
                     self.to_shared.push_back(shared::Input::Settle { asker, tenant, sent_at, answer });
@@ -214,40 +187,49 @@ impl Run {
         } else if shared {
             self.to_shared.push_back(shared::Input::Wake);
         } else {
-            self.tell(Input::Wake);
+            let is_due = |member: &Member| member.mailbox.poll_deadline().is_some_and(|at| at <= self.now);
+            if let Some(member) = self.members.iter().position(is_due) {
+                self.tell(member, Input::Wake);
+            }
         }
     }
 
     /// Works off what one happening set going, and keeps the lanes filled.
     fn settle_down(&mut self) {
         self.drain_shared();
-        while self.refill() {
-            self.tell(Input::Wake);
-            self.drain_shared();
+        let mut filled = true;
+        while filled {
+            filled = false;
+            for member in 0..self.members.len() {
+                if self.refill(member) {
+                    filled = true;
+                    self.tell(member, Input::Wake);
+                    self.drain_shared();
+                }
+            }
         }
     }
 
-    /// Tops up every line that has run down to half; whether any had.
-    fn refill(&mut self) -> bool {
+    /// Tops up every line of a mailbox that has run down to half; whether any had.
+    fn refill(&mut self, member: usize) -> bool {
         let mut filled = false;
-        for place in 0..self.feeds.len() {
-            if self.feeds[place].fed > FED / 2 {
+        for place in 0..self.members[member].feeds.len() {
+            if !self.members[member].feeds[place].is_low() {
                 continue;
             }
-            while self.feeds[place].fed < FED {
-                let Some((cost, whose)) = self.feeds[place].next() else { break };
-                self.feed(place, cost, whose);
+            while let Some((cost, whose)) = self.members[member].feeds[place].next(self.tally.unsent) {
+                self.feed(Fed { member, place, whose, stands: true }, cost);
                 filled = true;
             }
         }
         filled
     }
 
-    fn feed(&mut self, place: usize, cost: Cost, whose: Whose) {
+    fn feed(&mut self, fed: Fed, cost: Cost) {
         let key = FIRST_KEY + self.fed.len() as u64;
-        self.fed.push((place, whose));
-        let feed = &mut self.feeds[place];
-        feed.fed += 1;
+        let Fed { member, place, whose, .. } = fed;
+        self.fed.push(fed);
+        let feed = &self.members[member].feeds[place];
         let operation = Operation {
             key: OperationKey(key),
             id_hash: key,
@@ -262,134 +244,148 @@ impl Run {
             attempts: 0,
         };
         if whose == Whose::Campaign && operation.lane == Lane::Foreground {
-            self.tell(Input::Enqueue(operation));
+            self.tell(member, Input::Enqueue(operation));
         } else {
-            self.mailbox.feed(self.now, operation);
+            self.members[member].mailbox.feed(self.now, operation);
         }
     }
 
-    fn tell(&mut self, input: Input) {
-        self.mailbox.handle(self.now, input);
-        while let Some(effect) = self.mailbox.poll_effect() {
-            self.perform(effect);
+    fn tell(&mut self, member: usize, input: Input) {
+        self.members[member].mailbox.handle(self.now, input);
+        while let Some(effect) = self.members[member].mailbox.poll_effect() {
+            self.perform(member, effect);
         }
     }
 
-    fn perform(&mut self, effect: Effect) {
-        let own = self.own;
-        let asker = |key| Asker { mailbox: own, key };
+    fn perform(&mut self, member: usize, effect: Effect) {
+        let mailbox = self.members[member].key;
+        let asker = |key| Asker { mailbox, key };
         match effect {
             Effect::Reserve { key, lane, tenant, cost } if self.shared.is_some() => {
                 self.to_shared.push_back(shared::Input::Reserve { asker: asker(key), lane, tenant, cost });
             }
-            Effect::Reserve { key, .. } => self.tell(Input::Granted { key }),
+            Effect::Reserve { key, .. } => self.tell(member, Input::Granted { key }),
             Effect::Return { key, .. } => self.to_shared.push_back(shared::Input::Return { asker: asker(key) }),
             Effect::Settle { key, tenant, sent_at, answer } => {
                 self.to_shared.push_back(shared::Input::Settle { asker: asker(key), tenant, sent_at, answer });
             }
-            Effect::Claim { key, .. } => self.tell(Input::Claimed { key }),
-            Effect::Send { key, .. } => self.send(key),
+            // The pool is empty: another mailbox has sent what would have been this one.
+            Effect::Claim { key, .. } if self.tally.unsent == 0 && self.is_candidate(key) => {}
+            Effect::Claim { key, .. } => self.tell(member, Input::Claimed { key }),
+            Effect::Send { key, .. } => self.send(member, key),
             Effect::Grant { key } => {
-                self.flights.insert((self.now.after(self.latency), Flight::Ours(key)));
+                self.fly(self.now.after(self.latency), Flight::Ours(member, key));
             }
             Effect::Outcome { key, .. } => self.end(key),
-            Effect::Event(Event::OperationDeferred { constraint, .. }) => self.binding = Some(constraint),
+            Effect::Event(Event::OperationDeferred { constraint, .. }) => {
+                self.members[member].binding = Some(constraint);
+            }
             Effect::Event(_) | Effect::Record(_) | Effect::Reconcile { .. } | Effect::Remember(_) => {}
             Effect::Passing { .. } | Effect::Failed { .. } | Effect::Troubled { .. } => {}
         }
     }
 
     fn drain_shared(&mut self) {
+        self.hear_shared();
         while let Some(input) = self.to_shared.pop_front() {
-            let Some(shared) = &mut self.shared else { continue };
-            shared.handle(self.now, input);
-            while let Some(effect) = self.shared.as_mut().and_then(Shared::poll_effect) {
-                match effect {
-                    shared::Effect::Grant(asker) if asker.mailbox == self.own => {
-                        self.tell(Input::Granted { key: asker.key });
+            if let Some(shared) = &mut self.shared {
+                shared.handle(self.now, input);
+            }
+            self.hear_shared();
+        }
+    }
+
+    /// What the shared scopes have to say to the mailboxes of the plan.
+    fn hear_shared(&mut self) {
+        while let Some(effect) = self.shared.as_mut().and_then(Shared::poll_effect) {
+            match effect {
+                shared::Effect::Grant(asker) => match self.member(asker) {
+                    Some(member) => self.tell(member, Input::Granted { key: asker.key }),
+                    None => {
+                        self.fly(self.now.after(self.latency), Flight::Theirs(asker, None));
                     }
-                    shared::Effect::Grant(asker) => {
-                        self.flights.insert((self.now.after(self.latency), Flight::Theirs(asker, None)));
+                },
+                shared::Effect::Wait { asker, until, constraint } => {
+                    if let Some(member) = self.member(asker) {
+                        self.members[member].binding = Some(constraint);
+                        self.tell(member, Input::Waiting { key: asker.key, until, constraint });
                     }
-                    shared::Effect::Wait { asker, until, constraint } if asker.mailbox == self.own => {
-                        self.binding = Some(constraint);
-                        self.tell(Input::Waiting { key: asker.key, until, constraint });
-                    }
-                    shared::Effect::Deny(asker) if asker.mailbox == self.own => {
-                        self.tell(Input::Denied { key: asker.key });
-                    }
-                    shared::Effect::Announce(ask) => self.tell(Input::AskShared(ask)),
-                    shared::Effect::Wait { .. }
-                    | shared::Effect::Deny(_)
-                    | shared::Effect::Event(_)
-                    | shared::Effect::Remember { .. }
-                    | shared::Effect::Elect { .. }
-                    | shared::Effect::Yield { .. }
-                    | shared::Effect::Troubled { .. } => {}
                 }
+                shared::Effect::Deny(asker) => {
+                    if let Some(member) = self.member(asker) {
+                        self.tell(member, Input::Denied { key: asker.key });
+                    }
+                }
+                shared::Effect::Announce(ask) => {
+                    (0..self.members.len()).for_each(|member| self.tell(member, Input::AskShared(ask)));
+                }
+                shared::Effect::Event(_)
+                | shared::Effect::Remember { .. }
+                | shared::Effect::Elect { .. }
+                | shared::Effect::Yield { .. }
+                | shared::Effect::Troubled { .. } => {}
             }
         }
     }
 
-    fn send(&mut self, key: OperationKey) {
-        self.sent += 1;
-        if self.whose(key) == Some(Whose::Campaign) {
-            self.first_send.get_or_insert(self.now);
+    fn member(&self, asker: Asker) -> Option<usize> {
+        self.members.iter().position(|member| member.key == asker.mailbox)
+    }
+
+    fn fly(&mut self, until: Timestamp, flight: Flight) {
+        self.flown += 1;
+        self.flights.insert((until, self.flown), flight);
+    }
+
+    fn send(&mut self, member: usize, key: OperationKey) {
+        self.tally.sent += 1;
+        if self.leaves(key) == Some(Whose::Campaign) {
+            self.members[member].count += 1;
+            self.tally.send(self.now, self.members[member].deadline);
         }
-        self.flights.insert((self.now.after(self.latency), Flight::Ours(key)));
+        self.fly(self.now.after(self.latency), Flight::Ours(member, key));
     }
 
     fn end(&mut self, key: OperationKey) {
-        let Some((place, whose)) = self.place(key).and_then(|place| self.fed.get(place)).copied() else { return };
-        self.feeds[place].fed = self.feeds[place].fed.saturating_sub(1);
+        self.leaves(key);
+        if self.fed(key).is_some_and(|fed| fed.whose == Whose::Campaign) {
+            self.tally.accept(self.now);
+        }
+    }
+
+    /// An operation stands in its lane no longer; whose it is, if it did until now.
+    fn leaves(&mut self, key: OperationKey) -> Option<Whose> {
+        let place = place(key)?;
+        let fed = self.fed.get_mut(place).filter(|fed| fed.stands)?;
+        fed.stands = false;
+        let whose = fed.whose;
+        self.members[fed.member].feeds[fed.place].leaves(whose);
         if whose == Whose::Campaign {
-            self.left = self.left.saturating_sub(1);
-            self.last = self.now;
-            if self.sent >= STEPS_MAX / 2 && self.half.is_none() {
-                self.half = Some((self.now, self.left));
-            }
+            self.tally.unsent = self.tally.unsent.saturating_sub(1);
         }
+        Some(whose)
     }
 
-    fn whose(&self, key: OperationKey) -> Option<Whose> {
-        self.place(key).and_then(|place| self.fed.get(place)).map(|(_, whose)| *whose)
+    fn is_candidate(&self, key: OperationKey) -> bool {
+        self.fed(key).is_some_and(|fed| fed.whose == Whose::Campaign && fed.stands)
     }
 
-    fn place(&self, key: OperationKey) -> Option<usize> {
-        key.0.checked_sub(FIRST_KEY).and_then(|place| usize::try_from(place).ok())
+    fn fed(&self, key: OperationKey) -> Option<&Fed> {
+        self.fed.get(place(key)?)
     }
 
-    /// Time passes, and whatever binds now has bound for so long.
-    fn pass(&mut self, next: Timestamp) {
-        let (from, span) = (self.now, next.since(self.now));
-        self.now = next;
-        let Some(constraint) = self.binding.filter(|_| !span.is_zero()) else { return };
-        let Constraint { wall, scope, .. } = constraint;
-        match self.bounds.iter_mut().find(|bound| bound.wall == wall && bound.scope == scope) {
-            Some(bound) => (bound.total, bound.until) = (bound.total + span, next),
-            None => self.bounds.push(Bound { wall, scope, total: span, from, until: next }),
-        }
+    fn deadline(&self) -> Timestamp {
+        self.members.iter().map(|member| member.deadline).min().unwrap_or(Timestamp::NEVER)
     }
 
-    /// When the last one is accepted; those that are still to come are taken at the rate of the last half.
-    fn finish(&self) -> Timestamp {
-        let Some((since, then)) = self.half.filter(|_| self.left > 0) else { return self.last };
-        let (span, done) = (micros(self.last.since(since)), then.saturating_sub(self.left).max(1));
-        let rest = u128::from(span) * u128::from(self.left) / u128::from(done);
-        Timestamp::from_micros(self.last.as_micros().saturating_add(u64::try_from(rest).unwrap_or(u64::MAX)))
+    fn senders(&self, method: Method) -> Vec<Sender> {
+        let stepped: Vec<u64> = self.members.iter().map(|member| member.count).collect();
+        let counts = if method == Method::Extrapolated { self.tally.with_rest(&stepped) } else { stepped };
+        let sender = |(member, count): (&Member, u64)| Sender { mailbox: member.mailbox.name(), count };
+        self.members.iter().zip(counts).map(sender).collect()
     }
 }
 
-impl Feed {
-    fn next(&mut self) -> Option<(Cost, Whose)> {
-        loop {
-            let (count, cost, whose) = self.runs.front_mut()?;
-            if *count == 0 {
-                self.runs.pop_front();
-                continue;
-            }
-            *count -= 1;
-            return Some((*cost, *whose));
-        }
-    }
+fn place(key: OperationKey) -> Option<usize> {
+    key.0.checked_sub(FIRST_KEY).and_then(|place| usize::try_from(place).ok())
 }

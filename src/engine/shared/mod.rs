@@ -178,6 +178,11 @@ impl Shared {
         found
     }
 
+    /// What it goes by.
+    pub(in crate::engine) fn policy(&self) -> &SharedPolicy {
+        &self.policy
+    }
+
     /// Attempts in flight under reservations of the application.
     #[must_use]
     pub fn in_flight(&self) -> u32 {

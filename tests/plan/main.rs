@@ -4,15 +4,18 @@
 //! end is exact; against latencies that are drawn around it, it is within two in a hundred.
 #![cfg(all(feature = "sim", feature = "test-util"))]
 
+mod live;
+mod what_if;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mailweir::engine::mailbox::Input;
+use mailweir::engine::mailbox::{Input, Outcome};
 use mailweir::engine::plan::{LATENCY, Method, Plan};
 use mailweir::engine::policy::{MailboxPolicy, ScopePolicy, SharedPolicy};
 use mailweir::engine::shared::MailboxKey;
-use mailweir::engine::{Cost, Lane, Limit, Ratio, Timestamp, Wall};
+use mailweir::engine::{Cost, Lane, Limit, Ratio, ScopeKind, Timestamp, Wall};
 use mailweir::simulation::{KeepEvents, Load, World};
 use mailweir::upstream::{Latency, LogNormal, Profile, Random, Upstream, UpstreamLimit};
 
@@ -20,6 +23,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn limits(texts: &[&str]) -> Vec<Limit> {
     texts.iter().map(|text| text.parse().expect("a limit")).collect()
+}
+
+fn limit(text: &str) -> Limit {
+    text.parse().expect("a limit")
 }
 
 fn scope(texts: &[&str], concurrency: u32) -> ScopePolicy {
@@ -34,9 +41,9 @@ fn world(texts: &[&str], sigma: Ratio, seed: u64) -> World {
 
 fn upstream(texts: &[&str], sigma: Ratio, seed: u64) -> Upstream {
     let rows = limits(texts);
-    let rows = rows.iter().map(|limit| {
-        UpstreamLimit::declared(mailweir::engine::ScopeKind::Mailbox, limit, mailweir::upstream::Algorithm::Rolling)
-    });
+    let rows = rows
+        .iter()
+        .map(|limit| UpstreamLimit::declared(ScopeKind::Mailbox, limit, mailweir::upstream::Algorithm::Rolling));
     let mut model = Profile::B.model(rows, seed);
     // The mean of a lognormal is above its median: by e^(σ²/2), 4.6 % at σ = 0.3.
     let scale = if sigma == Ratio::ZERO { 1_000 } else { 1_046 };
@@ -155,7 +162,7 @@ fn shared_scopes_bind_a_plan_as_they_bind_the_sends() {
     let scopes = world.shared().expect("there are some").clone();
     let forecast = plan(&world, 300, Lane::Background).with_shared(scopes, MailboxKey(0)).forecast();
     let binding = forecast.binding().expect("something binds");
-    assert_eq!(binding.scope, mailweir::engine::ScopeKind::Application, "{:?}", forecast.bounds);
+    assert_eq!(binding.scope, ScopeKind::Application, "{:?}", forecast.bounds);
     assert_eq!(forecast.finish, Some(truth(world, 300, &Load::new(Lane::Background))));
 }
 
@@ -170,7 +177,7 @@ fn the_binding_limit_is_named_and_a_higher_one_ends_sooner() {
         "{:?}",
         as_it_is.bounds
     );
-    let more = plan.clone().with_limits(limits(&["30 requests / 1m", "5_000 recipients / 24h"])).forecast();
+    let more = plan.clone().limit(ScopeKind::Mailbox, limit("5_000 recipients / 24h")).forecast();
     assert!(more.takes().expect("an end") * 3 < as_it_is.takes().expect("an end"));
     assert_eq!(plan.forecast(), as_it_is, "a question that is asked again has the same answer");
 }
@@ -207,65 +214,42 @@ fn asking_changes_nothing() {
         let (now, mailbox) = (world.now(), world.mailbox(0));
         let before = (mailbox.facts(now), mailbox.poll_deadline(), mailbox.explain(now, None));
         for lane in Lane::ALL {
-            let _ = plan(&world, 100, lane).with_limits(limits(&["5 requests / 1m"])).forecast();
+            let _ = plan(&world, 100, lane).limit(ScopeKind::Mailbox, limit("5 requests / 1m")).forecast();
         }
         assert_eq!((mailbox.facts(now), mailbox.poll_deadline(), mailbox.explain(now, None)), before, "seed {seed}");
     }
 }
 
-mod live {
-    use std::sync::{Arc, Mutex};
-    use std::time::Duration;
-
-    use mailweir::clock::{Clock, TokioClock};
-    use mailweir::engine::Timestamp;
-    use mailweir::transport::simulated::SimulatedTransport;
-    use mailweir::{Config, Email, Lane, Scheduler, Submission};
-
-    use super::{LATENCY, Ratio, limits, upstream};
-
-    const MAILBOX: &str = "noreply@contoso.example";
-
-    fn submission(number: usize) -> Submission {
-        let mime = b"Subject: Hello\r\n\r\nHello.\r\n".to_vec();
-        let email = Email::from_mime(MAILBOX, ["kim@example.org"], mime).expect("an email");
-        Submission::new(MAILBOX, email).operation_id(number.to_string())
+#[test]
+fn what_is_past_its_deadline_is_counted_as_it_comes() {
+    let day = Duration::from_secs(86_400);
+    for (texts, count, span) in [
+        (&["30 requests / 1m", "500 recipients / 24h"][..], 1_200, day),
+        (&["2 requests / 1m"][..], 100, 20 * MINUTE),
+        (&["30 requests / 1m"][..], 90, 20 * MINUTE),
+        (&["14 requests / 1s"][..], 700, Duration::from_micros(20_123_456)),
+    ] {
+        let retry = mailweir::engine::policy::RetryPolicy { deadline: span, ..Default::default() };
+        let policy = Arc::new(MailboxPolicy { scope: scope(texts, 4), retry, ..MailboxPolicy::default() });
+        let mut world = World::new(1, &policy, None, upstream(texts, Ratio::ZERO, 1));
+        let forecast = plan(&world, count, Lane::Background).forecast();
+        let (start, load) = (world.now(), Load::new(Lane::Background).deadline(span));
+        assert_eq!(forecast.deadline, start.after(span));
+        world.burst(start, count, &load);
+        world.run_to_end(start.after(10 * day));
+        let accepted = world.ended().iter().filter(|ended| matches!(ended.outcome, Outcome::Accepted { .. })).count();
+        assert_eq!(forecast.past_deadline, (count - accepted) as u64, "{texts:?}");
     }
+}
 
-    async fn a_running_scheduler_keeps_its_plan() {
-        let clock = Arc::new(TokioClock::starting_at(Timestamp::from_micros(1_764_500_000_000_000)));
-        let texts = ["30 requests / 1m"];
-        let upstream = Arc::new(Mutex::new(upstream(&texts, Ratio::ZERO, 1)));
-        let transport = SimulatedTransport::new(upstream, Arc::clone(&clock) as Arc<dyn Clock>);
-        let config = Config::default().mailbox_limits(limits(&texts));
-        let builder = Scheduler::builder(config, transport).clock(Arc::clone(&clock) as Arc<dyn Clock>);
-        let scheduler = builder.start_on_current_thread().await.expect("it starts");
-        let handle = scheduler.handle();
-        let mut tickets = Vec::new();
-        for number in 0..40 {
-            tickets.push(handle.submit(submission(number)).await.expect("it is taken"));
-        }
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        let before = handle.mailbox(MAILBOX).await.expect("facts");
-        let plan = handle.plan(100, MAILBOX, Lane::Background).await.expect("a plan").latency(LATENCY);
-        let (forecast, asked_at) = (plan.forecast(), clock.now());
-        assert_eq!(handle.mailbox(MAILBOX).await.expect("facts"), before, "asking changes nothing");
-        assert!(forecast.ahead > 0, "some of the forty wait");
-        for number in 40..140 {
-            tickets.push(handle.submit(submission(number)).await.expect("it is taken"));
-        }
-        for ticket in tickets {
-            let _ = ticket.outcome().await.expect("an outcome");
-        }
-        let (took, planned) = (clock.now().since(asked_at), forecast.takes().expect("an end"));
-        let apart = took.abs_diff(planned);
-        assert!(apart < Duration::from_millis(500), "planned {planned:?}, took {took:?}");
-    }
-
-    #[test]
-    fn a_live_mailbox_keeps_its_plan() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        tokio::task::LocalSet::new().block_on(&runtime, a_running_scheduler_keeps_its_plan());
-    }
+#[test]
+fn a_campaign_too_large_to_step_through_counts_what_is_past_its_deadline_at_its_later_rate() {
+    let texts = ["1_000_000 requests / 24h"];
+    let policy = Arc::new(MailboxPolicy { scope: scope(&texts, 40), ..MailboxPolicy::default() });
+    let world = World::new(2, &policy, None, upstream(&texts, Ratio::ZERO, 1));
+    let second = Plan::new(world.mailbox(1).snapshot(world.now()), 0, Lane::Background);
+    let forecast = plan(&world, 10_000_000, Lane::Background).also_from(second).forecast();
+    assert_eq!(forecast.method, Method::Extrapolated);
+    assert_eq!(forecast.senders.iter().map(|sender| sender.count).sum::<u64>(), 10_000_000);
+    assert!((7_500_000..9_000_000).contains(&forecast.past_deadline), "{forecast:?}");
 }
