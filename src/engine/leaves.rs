@@ -47,7 +47,9 @@ impl Leaves {
             Verdict::Throttled(throttle) if throttle.kind == ThrottleKind::Concurrency => Self::Crowded,
             Verdict::Throttled(throttle) => Self::Throttled(throttle.scope.unwrap_or(ScopeKind::Mailbox)),
             Verdict::Permanent { of: Subject::Message | Subject::Mailbox | Subject::Account } => Self::Refused,
-            Verdict::Permanent { of: Subject::Credentials } | Verdict::Transient { sent: Sent::No, .. } => Self::Nothing,
+            Verdict::Permanent { of: Subject::Credentials } | Verdict::Transient { sent: Sent::No, .. } => {
+                Self::Nothing
+            }
         }
     }
 
@@ -119,9 +121,5 @@ impl Leaves {
     #[must_use]
     pub fn from_word(word: &str) -> Self {
         Self::WORDS.iter().find(|(_, known)| *known == word).map_or(Self::All, |(leaves, _)| *leaves)
-    }
-
-    pub(crate) fn is_all(&self) -> bool {
-        *self == Self::All
     }
 }

@@ -219,8 +219,13 @@ pub struct PermitNote {
     #[serde(default)]
     pub finished_at: Option<Timestamp>,
     /// What of it counts on since then, by the release table.
-    #[serde(default, skip_serializing_if = "Leaves::is_all")]
+    #[serde(default, skip_serializing_if = "is_all")]
     pub leaves: Leaves,
+}
+
+/// Most permits: not written then.
+fn is_all(leaves: &Leaves) -> bool {
+    *leaves == Leaves::All
 }
 
 /// What an admission key has admitted.

@@ -12,6 +12,7 @@ use crate::engine::constraint::{Constraint, Wall};
 use crate::engine::cost::Cost;
 use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
+use crate::engine::leaves::Leaves;
 use crate::engine::mailbox::{AskShared, PastAttempt};
 use crate::engine::operation::{OperationKey, OperationKind};
 use crate::engine::policy::{ScopePolicy, SharedPolicy};
@@ -344,7 +345,8 @@ fn what_was_sent_on_a_stale_grant_does_not_wait_for_another() {
 fn a_slot_of_a_tenant_that_lingers_over_a_restart_ends_at_its_instant() {
     let mut rig = Rig::new(ScopePolicy::default(), scope(&[], 1));
     let (key, lane, cost) = (OperationKey(9), Lane::Foreground, Cost::email(1, 1_000));
-    let lost = PastAttempt { key, lane, cost, claimed_at: T0, finished_at: None, kind: OperationKind::Send };
+    let (kind, leaves) = (OperationKind::Send, Leaves::All);
+    let lost = PastAttempt { key, lane, cost, claimed_at: T0, finished_at: None, leaves, kind };
     rig.shared.restore(T0, [(Some(Arc::from("acme")), lost)]);
     rig.ask(0, 1, Lane::Foreground, Some("acme"));
     assert_eq!((rig.granted.len(), rig.shared.poll_deadline()), (0, Some(at(65))));
