@@ -148,10 +148,10 @@ async fn an_expired_token_costs_no_send() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_the_accounts_and_known_before_the_first_email() {
+async fn a_wrong_secret_is_told_as_such_and_known_before_the_first_email() {
     let world = World::with_secret(limited(30), "wrong").await;
     assert!(!world.transport.check().await.expect_err("refused").is_retryable());
-    assert_eq!(world.verdict().await, Verdict::Permanent { of: Subject::Account });
+    assert_eq!(world.verdict().await, Verdict::Permanent { of: Subject::Credentials });
     assert!(world.server.log().is_empty());
 }
 

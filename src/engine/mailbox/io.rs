@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ClaimFailure, Hold, HoldTarget, RestoredOperation};
+use super::{ClaimFailure, Hold, HoldTarget, Record, RestoredOperation};
 use crate::engine::breaker::BreakerMemory;
 use crate::engine::constraint::Constraint;
 use crate::engine::cost::Cost;
 use crate::engine::event::{Event, TripReason};
 use crate::engine::lane::Lane;
-use crate::engine::leaves::Leaves;
-use crate::engine::operation::{Operation, OperationKey, OperationState, OrderWords, Resolution, Transition};
+use crate::engine::operation::{Operation, OperationKey, Resolution};
 use crate::engine::policy::MailboxPolicy;
 use crate::engine::scope::Scope;
 use crate::engine::tenure::Tenure;
@@ -296,33 +295,6 @@ pub enum Effect {
     },
     /// Tell the world.
     Event(Event),
-}
-
-/// One durable transition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Whose.
-    pub key: OperationKey,
-    /// Which.
-    pub transition: Transition,
-    /// The state it is in from now on.
-    pub state: OperationState,
-    /// When.
-    pub at: Timestamp,
-    /// Earliest next attempt, where there is one.
-    pub next_at: Option<Timestamp>,
-    /// Attempts that count, so far.
-    pub attempts: u32,
-    /// HTTP status or SMTP code of the last attempt.
-    pub status: Option<u16>,
-    /// The provider's id, where it gave one.
-    pub provider_id: Option<String>,
-    /// It ends here, or is set aside, and an attempt of it may have been accepted without anybody knowing.
-    pub maybe_sent: bool,
-    /// What the attempt that it ends leaves charged.
-    pub leaves: Leaves,
-    /// What a person said who ordered it: the shell knows. Or what is damaged, and how to go on.
-    pub order: Option<Arc<OrderWords>>,
 }
 
 /// What a ticket answers with.

@@ -22,6 +22,7 @@ mod late;
 mod look;
 mod names;
 mod pump;
+mod record;
 mod rested;
 mod restore;
 mod slab;
@@ -42,8 +43,9 @@ use std::sync::Arc;
 
 pub use facts::{MailboxFacts, WindowFacts};
 pub use hold::{Hold, HoldTarget, Pass};
-pub use io::{AskShared, Effect, Input, Outcome, Record, Refusal};
+pub use io::{AskShared, Effect, Input, Outcome, Refusal};
 pub use look::{Coming, check_cost};
+pub use record::Record;
 pub use rested::Rested;
 pub use restore::{PastAttempt, RestoredOperation};
 pub use snapshot::Snapshot;

@@ -92,7 +92,7 @@ impl Mailbox {
     }
 
     /// A wait that a window ends is over sooner where a learned ceiling rises meanwhile.
-    fn wakes_at(&self, now: Timestamp, wait: &Wait) -> Timestamp {
+    pub(super) fn wakes_at(&self, now: Timestamp, wait: &Wait) -> Timestamp {
         let rises_at = wait.constraint.wall.unit().and_then(|_| self.budget.rises_at(now));
         rises_at.map_or(wait.until, |at| at.max(now.after(RISE_GAP_MIN)).min(wait.until))
     }

@@ -29,6 +29,7 @@ struct Packed {
     budget: budget::Packed,
     floor: Floor,
     full: [bool; 2],
+    unreached: bool,
     now: Timestamp,
 }
 
@@ -57,13 +58,12 @@ impl Mailbox {
             reserving,
             late,
             full,
+            unreached,
             // Empty in one that is idle.
             holds: _,
             table: _,
             effects: _,
             events: _,
-            // Forgotten: the shared scopes forget what it told within a minute.
-            unreached: _,
             // Of attempts that are being claimed, and there are none.
             shared_trouble: _,
             // Told or found out anew; without a tenure there is no instant of one.
@@ -79,7 +79,7 @@ impl Mailbox {
         } = self;
         let is_plain = self.is_idle() && shared_waits.is_empty() && *reserving == 0 && late.is_empty();
         let budget = budget.packed(now, policy).filter(|_| is_plain)?;
-        Some(Packed { policy: Arc::clone(policy), budget, floor: *floor, full: *full, now })
+        Some(Packed { policy: Arc::clone(policy), budget, floor: *floor, full: *full, unreached: *unreached, now })
     }
 }
 
@@ -105,9 +105,9 @@ impl Rested {
         match self.0 {
             Form::Whole(mailbox) => *mailbox,
             Form::Packed(packed) => {
-                let Packed { policy, budget, floor, full, now } = *packed;
+                let Packed { policy, budget, floor, full, unreached, now } = *packed;
                 let budget = budget.unpacked(Scope::Mailbox(Arc::clone(&id)), &policy);
-                Mailbox { budget, floor, full, now, ..Mailbox::new(id, policy) }
+                Mailbox { budget, floor, full, unreached, now, ..Mailbox::new(id, policy) }
             }
         }
     }

@@ -60,7 +60,7 @@ impl Mailbox {
             self.table.set_standing(None);
             return false;
         }
-        self.pump_at = wait.until;
+        self.pump_at = self.wakes_at(now, &wait);
         if lane == Lane::Foreground {
             self.budget.mark_contended(now, wait.windows);
             self.floor.on_foreground_backlog(now);

@@ -155,7 +155,7 @@ pub(super) fn attempt(row: &Row<'_>, connection: &Connection, names: &mut Names)
 /// How an attempt ended, as it is stored: the transition, and what it leaves charged where that does not tell.
 pub(super) fn ended(record: &Record) -> Cow<'static, str> {
     let name = record.transition.as_str();
-    if record.leaves == Leaves::after(record.transition) && record.transition != Transition::Throttle {
+    if record.leaves == Leaves::after(record.transition) {
         return Cow::Borrowed(name);
     }
     Cow::Owned(format!("{name}:{}", record.leaves.as_str()))
