@@ -94,7 +94,8 @@ impl SchedulerHandle {
     }
 
     /// Lifts a hold. Also brings back a mailbox that is held after repeated failures of its actor, or that the
-    /// provider suspended; [`HoldScope::All`] brings back every mailbox that the provider suspended. [`SchedulerHandle::ended_orders`] shows it with its reason.
+    /// provider suspended; [`HoldScope::All`] brings back every mailbox that the provider suspended.
+    /// [`SchedulerHandle::ended_orders`] shows it with its reason.
     ///
     /// # Errors
     /// [`AskError`]: what was held is held.
