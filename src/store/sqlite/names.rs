@@ -18,6 +18,8 @@ pub(super) struct Names {
     by_text: HashMap<Arc<str>, i64>,
     by_number: HashMap<i64, Arc<str>>,
     texts: HashSet<Arc<str>>,
+    /// The first number that was given out since anybody asked.
+    given: Option<i64>,
 }
 
 impl Names {
@@ -45,14 +47,20 @@ impl Names {
         if let Some(number) = self.by_text.get(text) {
             return Ok(*number);
         }
-        let number = match find(connection, text)? {
-            Some(number) => number,
-            None => {
-                connection.query_row("INSERT INTO name (text) VALUES (?1) RETURNING nr", [&**text], |row| row.get(0))?
-            }
-        };
+        if let Some(number) = find(connection, text)? {
+            self.keep(Arc::clone(text), number);
+            return Ok(number);
+        }
+        let insert = "INSERT INTO name (text) VALUES (?1) RETURNING nr";
+        let number = connection.query_row(insert, [&**text], |row| row.get(0))?;
         self.keep(Arc::clone(text), number);
+        self.given.get_or_insert(number);
         Ok(number)
+    }
+
+    /// The first number that was given out since this was asked last.
+    pub(super) const fn take_given(&mut self) -> Option<i64> {
+        self.given.take()
     }
 
     /// The name with this number.

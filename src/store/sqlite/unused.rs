@@ -5,7 +5,7 @@
 //! look is a probe of one index after another, and the first row that is found ends it.
 //!
 //! The highest number stays until there is a higher one, so that none is given out twice: whatever remembers a number never
-//! means another name by it. A name that comes back gets a new one.
+//! means another name by it. So it is looked at once more when there is one. A name that comes back gets a new one.
 
 use rusqlite::{Connection, OptionalExtension, Statement};
 
@@ -38,6 +38,14 @@ impl Walk {
     /// Nobody has looked: a file that was just opened, or a transaction that never was.
     pub(super) const UNKNOWN: Self = Self { after: None, again: true };
 
+    /// This number was given out: the one before it was the highest, and stayed for that alone.
+    fn has_given(&mut self, number: i64) {
+        let before = number.saturating_sub(2);
+        if !self.again {
+            self.after = Some(self.after.map_or(before, |after| after.min(before)));
+        }
+    }
+
     /// A row that may have borne a name is gone, so there has to be another round.
     pub(super) const fn is_owed(&mut self) {
         self.again = true;
@@ -63,6 +71,9 @@ impl<'c> Unused<'c> {
     /// Looks at the next few names, and forgets those that nothing bears. Before this transaction forgets operations: they
     /// are counted until its end.
     pub(super) fn run(&mut self, writes: &mut Writes<'c>, written: usize) -> Result<(), Fault> {
+        if let Some(number) = writes.names.take_given() {
+            writes.walk.has_given(number);
+        }
         let after = match writes.walk.after {
             Some(after) => after,
             None if writes.walk.again => {
